@@ -1,0 +1,1 @@
+"""What a person types: ckpt-governor, the process, and ckptctl, the person's tool."""

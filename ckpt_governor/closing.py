@@ -1,0 +1,71 @@
+"""Before the rules: what cannot be read is said, what is over is closed. Pure."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from ckpt_governor.answers import end_served, finished, in_flight
+from ckpt_governor.conditions import Condition
+from ckpt_governor.copies import newest
+from ckpt_governor.durations import format_duration
+from ckpt_governor.facts import CopyStatus, Observation
+from ckpt_governor.ledger import CauseState, Refusal, Verdict, change_cause, change_run, open_causes
+from ckpt_governor.situation import Pen
+
+
+def say_troubles(world: Observation, pen: Pen) -> None:
+    """What cannot be read is said once, and again when it was readable in between."""
+    present = {f"trouble:{trouble.key}" for trouble in world.troubles}
+    gone = [key for key in pen.ledger.said if key.startswith("trouble:") and key not in present]
+    if gone:
+        pen.ledger = evolve(pen.ledger, said=tuple(key for key in pen.ledger.said if key not in gone))
+    for trouble in world.troubles:
+        key = f"trouble:{trouble.key}"
+        pen.write(Verdict.UNKNOWN, trouble.reason, trouble.text, cause=key, once=key)
+
+
+def expire(world: Observation, pen: Pen) -> None:
+    """A deadline that has passed is missed; whoever waits for its write is told."""
+    for cause in open_causes(pen.ledger):
+        if cause.deadline_s is None or cause.deadline_s > world.now_s:
+            continue
+        late = format_duration(world.now_s - cause.deadline_s)
+        request = pen.ledger.request
+        if cause.state is CauseState.ASKED and request is not None:
+            pen.ledger = change_run(pen.ledger, unserved=pen.ledger.run.unserved + 1)
+            if in_flight(world, pen.ledger) is not None:
+                pen.refuse(cause, Refusal.NO_TIME, "the deadline has passed while the write was going on")
+            else:
+                asked = format_duration(world.now_s - request.first_at_s)
+                pen.refuse(cause, Refusal.UNHEARD, f"asked {asked} ago, and the deadline has passed")
+        else:
+            pen.refuse(cause, Refusal.NO_TIME, f"{cause.reason}: the deadline passed {late} ago")
+        pen.ledger = change_cause(pen.ledger, cause.key, state=CauseState.MISSED)
+
+
+def give_up_orphans(world: Observation, pen: Pen) -> None:
+    """When the job is gone nobody is left to write: what is there is judged, and the request closed."""
+    if world.job.alive is not False or in_flight(world, pen.ledger) is not None:
+        return
+    top = newest(world.copies)
+    if top is not None and top.status is CopyStatus.WRITING:
+        return  # an incomplete copy that will turn out to be broken: judged first
+    for cause in open_causes(pen.ledger):
+        ends = cause.key.startswith("end:")
+        if ends or cause.reason == Condition.TERMINATE.value:
+            pen.ledger = change_cause(pen.ledger, cause.key, state=CauseState.MISSED)
+            pen.refuse(cause, Refusal.UNHEARD, f"{cause.reason}: the job is gone, nobody is left to write")
+        if ends:
+            sound = top is not None and top.status is CopyStatus.SOUND
+            pen.ledger = end_served(cause, world.now_s, sound, pen.ledger)
+
+
+def say_unknown_answers(world: Observation, pen: Pen) -> None:
+    """A request was answered by a copy that cannot be judged."""
+    for cause in pen.ledger.causes:
+        if cause.state is not CauseState.MISSED or cause.served_by is None:
+            continue
+        for copy in finished(world):
+            if copy.serial == cause.served_by and copy.status is CopyStatus.UNKNOWN:
+                text = f"{copy.name} came, and whether it is sound cannot be told: {copy.why}"
+                pen.write(Verdict.UNKNOWN, cause.reason, text, cause=cause.key, once=f"unknown:{cause.key}")

@@ -1,0 +1,54 @@
+"""Checkpoint formats: which bytes are a copy, and whether its structure is whole.
+
+The registry is read in its order; the first format that claims a file or folder has it. A new format is a module with
+a class and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ckpt_governor.formats.generic import GenericFile, GenericFolder, Shards
+from ckpt_governor.formats.interface import Format
+from ckpt_governor.formats.safetensors import Safetensors
+from ckpt_governor.formats.torch_zip import TorchZip
+from ckpt_governor.formats.zip_archive import ZipArchive
+
+FORMATS: tuple[Format, ...] = (
+    TorchZip(),
+    Safetensors(),
+    Shards(),
+    ZipArchive(),
+    GenericFile(),
+    GenericFolder(),
+)
+
+
+def format_of_file(name: str, head: bytes) -> Format | None:
+    """The format of a single file by its name and first bytes; None when it is no copy."""
+    return next((format for format in FORMATS if format.claims_file(name, head)), None)
+
+
+def format_of_folder(name: str, files: Collection[str], folders: Collection[str]) -> Format | None:
+    """The format of a folder that as a whole is one copy; None when it is to be looked into."""
+    return next((format for format in FORMATS if format.claims_folder(name, files, folders)), None)
+
+
+def group_of(name: str) -> tuple[Format, str] | None:
+    """The copy that a loose file is a part of, with its format; None when the file stands for itself."""
+    for format in FORMATS:
+        group = format.group_of(name)
+        if group is not None:
+            return format, group
+    return None
+
+
+def format_named(word: str) -> Format | None:
+    """The format with this word."""
+    return next((format for format in FORMATS if format.word == word), None)
+
+
+def stages_beside(word: str) -> bool:
+    """Whether a write of this format needs the space of two copies; an unknown format does not."""
+    format = format_named(word)
+    return format is not None and format.stages_beside

@@ -1,0 +1,193 @@
+"""What is left: files and folders whose names say checkpoint and whose bytes say nothing that is known here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member
+from ckpt_governor.formats.naming import (
+    COPY_SUFFIXES,
+    certain_steps,
+    is_log,
+    is_temporary,
+    names_a_copy,
+    numbered_word,
+    shard_group,
+    suffix_of,
+)
+
+MANIFEST = "manifest.json"
+DONE = ("DONE", ".done")
+MARKERS = frozenset([MANIFEST, *DONE])
+"""Written after a copy's last byte: their coming is no change of it."""
+
+_EMPTY = Judgement(Structure.INCOMPLETE, "empty")
+_SHAPELESS = Judgement(Structure.SHAPELESS)
+_MANIFEST_BYTES_MAX = 4 << 20
+_MEMBERS_JUDGED_MAX = 4096
+_RUN_FOLDERS = re.compile(r"(?:checkpoints|ckpts|snapshots|lightning_logs|version_[0-9]+|\.hydra)", re.ASCII)
+
+
+def done_name(name: str) -> str:
+    """The mark beside a copy that says it is whole."""
+    return f"{name}.done"
+
+
+class GenericFile(Format):
+    """A plain file; it has no end that could be checked, so that only time and former copies tell."""
+
+    word = "file"
+
+    def watches_beside(self, name: str) -> tuple[str, ...]:
+        return (done_name(name),)
+
+    def claims_file(self, name: str, head: bytes) -> bool:
+        if name == "checkpoint" and (not head or head.startswith(b"model_checkpoint_path")):
+            return False  # TensorFlow's pointer to its newest copy
+        return names_a_copy(name)
+
+    def judge(self, files: Files) -> Judgement:
+        if files.members[0].bytes == 0:
+            return _EMPTY
+        return COMPLETE if _marked_done(files) else _SHAPELESS
+
+
+class Shards(Format):
+    """Loose files that say ``00001-of-00003``: one copy, whole when all parts are there and none is cut."""
+
+    word = "shards"
+
+    def watches_beside(self, name: str) -> tuple[str, ...]:
+        return (done_name(name),)
+
+    def group_of(self, name: str) -> str | None:
+        found = shard_group(name)
+        return found[0] if found is not None and names_a_copy(name) else None
+
+    def judge(self, files: Files) -> Judgement:
+        wrong, all_tell = _judge_members(files)
+        if wrong is not None:
+            return wrong
+        found = shard_group(files.members[0].name)
+        wanted = found[1] if found is not None else 0
+        if len(files.members) < wanted:
+            return Judgement(Structure.INCOMPLETE, f"{len(files.members)} of {wanted} parts")
+        return COMPLETE if all_tell or _marked_done(files) else _SHAPELESS
+
+
+class GenericFolder(Format):
+    """A folder that is one copy by its name or its manifest; other folders are looked into."""
+
+    word = "folder"
+
+    def watches_beside(self, name: str) -> tuple[str, ...]:
+        return (done_name(name),)
+
+    def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
+        if holds_copies(name, files, folders):
+            return False
+        return numbered_word(name) or suffix_of(name) in COPY_SUFFIXES or MANIFEST in files
+
+    def judge(self, files: Files) -> Judgement:
+        wrong, _ = _judge_members(files)
+        if wrong is not None:
+            return wrong
+        stale = _temporary_is_newest(files)
+        if stale:
+            return Judgement(Structure.INCOMPLETE, f"a temporary file is its newest: {stale}")
+        listed = _judge_manifest(files)
+        if listed is not None:
+            return listed
+        return COMPLETE if _marked_done(files) else _SHAPELESS
+
+
+def holds_copies(name: str, files: Collection[str], folders: Collection[str]) -> bool:
+    """Whether a folder whose own name has a number is not a copy but a place for copies: ``run_1``, ``epoch_3``.
+
+    A copy of step 100 may hold files that say 100 again, and parts that say other things; it never holds other steps.
+    """
+    if any(_RUN_FOLDERS.fullmatch(folder) for folder in folders):
+        return True
+    own = certain_steps(name)
+    if not own and name.isascii() and name.isdecimal():
+        own = {int(name[:18])}
+    for inner in (*files, *folders):
+        steps = certain_steps(inner)
+        if steps and not steps & own and not is_temporary(inner):
+            return True
+    return False
+
+
+def _judge_members(files: Files) -> tuple[Judgement | None, bool]:
+    """What is wrong with the first bad member, if any is; and whether every member could tell that it is whole."""
+    all_tell = True
+    for member in files.members[:_MEMBERS_JUDGED_MAX]:
+        if is_log(member.name) or is_temporary(member.name):
+            continue
+        judgement = files.judge_member(member)
+        if judgement is None:
+            all_tell = False
+        elif judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
+            why = f"{member.name}: {judgement.why}"
+            return Judgement(judgement.structure, why, provisional=judgement.provisional), False
+        elif judgement.structure is not Structure.COMPLETE:
+            all_tell = False
+    return None, all_tell
+
+
+def _temporary_is_newest(files: Files) -> str:
+    """A writer that died in the middle leaves its temporary as the last thing it touched."""
+    newest = max(files.members, key=lambda member: member.mtime_ns)
+    return newest.name if is_temporary(newest.name) and not is_log(newest.name) else ""
+
+
+def _marked_done(files: Files) -> bool:
+    """Whether a mark says so that is not older than any member; one of the name's former write does not count."""
+    written_ns = max((member.mtime_ns for member in files.members if member.name not in MARKERS), default=0)
+    beside = done_name(files.name)
+    if beside in files.beside:
+        marked_ns = files.mtime_ns_beside(beside)
+        if marked_ns is not None and marked_ns >= written_ns:
+            return True
+    return any(member.name in DONE and member.mtime_ns >= written_ns for member in files.members)
+
+
+def _judge_manifest(files: Files) -> Judgement | None:
+    """By the sizes that a ``manifest.json`` of ours lists; None when there is none, or another sort of one."""
+    sizes = {member.name: member.bytes for member in files.members}
+    listed = _read_manifest(files) if MANIFEST in sizes else None
+    if listed is None:
+        return None
+    for name, wanted in listed.items():
+        there = sizes.get(name)
+        if there is None:
+            return Judgement(Structure.INCOMPLETE, f"{name} is missing")
+        if wanted is not None and there != wanted:
+            return Judgement(Structure.INCOMPLETE, f"{name} has {there} of {wanted} bytes")
+    return COMPLETE
+
+
+def _read_manifest(files: Files) -> dict[str, int | None] | None:
+    with files.open(MANIFEST) as file:
+        text = file.read_at(0, _MANIFEST_BYTES_MAX) if file.size <= _MANIFEST_BYTES_MAX else b""
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    listed = manifest.get("files") if isinstance(manifest, dict) and manifest.get("v") == 1 else None
+    if not isinstance(listed, dict) or not listed:
+        return None
+    return {name: _size(entry) for name, entry in listed.items()}
+
+
+def _size(entry: object) -> int | None:
+    size = entry.get("size") if isinstance(entry, dict) else None
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def empty_member(member: Member) -> Judgement | None:
+    """A member that should hold tensors and holds nothing; other empty files are marks and mean nothing."""
+    return _EMPTY if member.bytes == 0 and suffix_of(member.name) in COPY_SUFFIXES else None

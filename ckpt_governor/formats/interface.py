@@ -1,0 +1,114 @@
+"""The small interface between a checkpoint format and whoever walks the unit. Adding a format touches nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from ckpt_governor.facts import Structure
+
+HEAD_BYTES = 512
+"""How much of a file's beginning a format is shown to recognise it by."""
+
+
+class Member(NamedTuple):
+    """One regular file of a copy, as ``stat`` shows it; a plain tuple because a unit may hold very many."""
+
+    name: str
+    """Path below the copy's folder; empty when the copy is the file itself."""
+    device: int
+    inode: int
+    bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class Judgement(NamedTuple):
+    """What the bytes of a copy say."""
+
+    structure: Structure
+    why: str = ""
+    """One clause for a person; empty when complete and nothing is odd."""
+    hole_at: int | None = None
+    """Where an unwritten tail begins, for formats whose index is at the front; shown again at the next judgement."""
+    provisional: bool = False
+    """Judge again soon even if nothing changes: the evidence was too young."""
+
+
+COMPLETE = Judgement(Structure.COMPLETE)
+
+
+class OpenFile(Protocol):
+    """One member, opened without following a link; every read is bounded by its caller."""
+
+    size: int
+    mtime_ns: int
+
+    def read_at(self, offset: int, count: int) -> bytes:
+        """Up to ``count`` bytes; fewer at the end of the file. Raises OSError."""
+
+    def tail_hole(self) -> int | None:
+        """Where the hole begins that reaches the end of the file; None when there is none or none can be seen."""
+
+    def __enter__(self) -> OpenFile:
+        """Itself."""
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+
+
+class Files(Protocol):
+    """The files of one copy, and what lies beside it."""
+
+    name: str
+    """The last part of the copy's name."""
+    members: tuple[Member, ...]
+    beside: Collection[str]
+    """The names in the folder that holds the copy."""
+    former: Judgement | None
+    """The former judgement of the same inode, if there was one."""
+    age_s: float
+    """Time since its last change by the volume's clock, or since it was last seen to change if that is longer."""
+
+    def open(self, member: str) -> OpenFile:
+        """Raises OSError; FileNotFoundError means that the copy is being removed."""
+
+    def mtime_ns_beside(self, name: str) -> int | None:
+        """The modification time of a file beside the copy, None when it is no regular file."""
+
+    def judge_member(self, member: Member) -> Judgement | None:
+        """By the member's own format; None when it has none that could tell. Remembered while it does not change."""
+
+
+class Format:
+    """One checkpoint format. The defaults claim nothing, so that a format says only what it knows."""
+
+    word: str
+    """Its name in every line, file and table."""
+    stages_beside: bool = False
+    """At its peak a write holds the bytes of two new copies on the volume. A temporary that is renamed into place
+    is one copy, also when it replaces an old one: the old one's bytes are not free space to begin with."""
+
+    def claims_file(self, name: str, head: bytes) -> bool:
+        """Whether a single file is a copy of this format; ``head`` is its beginning and may be shorter than wanted."""
+        return False
+
+    def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
+        """Whether a folder as a whole is one copy of this format; only the names directly in it are given."""
+        return False
+
+    def group_of(self, name: str) -> str | None:
+        """The copy that a loose file is a part of, for formats that spread one copy over files of one folder."""
+        return None
+
+    def watches_beside(self, name: str) -> tuple[str, ...]:
+        """Names beside the copy whose coming, going or changing asks for a new judgement."""
+        return ()
+
+    def judge(self, files: Files) -> Judgement:
+        """The cheap check: bounded reads, no tensor is read, nothing is unpickled. Raises OSError."""
+        raise NotImplementedError
+
+    def deep_check(self, files: Files, progress: Callable[[int], None]) -> Judgement | None:
+        """Reads every byte that has a checksum, telling ``progress`` how many; None when the format has none."""
+        return None

@@ -1,0 +1,31 @@
+"""For formats whose index is at the front: whether a file of full size still has an end that nobody has written.
+
+A writer that sets the size first leaves a hole that reaches the end of the file and shrinks as it writes. A sound copy
+may have such a hole, too: made by ``cp --sparse`` of tensors that end in zeros, or on a volume that stores zeros as
+holes. What tells them apart is movement: a hole that shrank under our eyes is a write, one that never moved is
+believed to be zeros. Only while a hole is so young that it could not have moved yet, the question is left open.
+"""
+
+from __future__ import annotations
+
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, OpenFile
+
+YOUNG_S = 5.0
+_HOLE_BYTES_MIN = 4096
+"""Smaller ones are the rest of the last block."""
+
+
+def judge_tail(file: OpenFile, files: Files, data_at: int) -> Judgement:
+    """The judgement of a file whose size is exact and whose data begins at ``data_at``."""
+    hole_at = file.tail_hole()
+    if hole_at is None or file.size - max(hole_at, data_at) < _HOLE_BYTES_MIN:
+        return COMPLETE
+    why = f"its last {file.size - max(hole_at, data_at)} bytes were never written"
+    former = files.former
+    if former is not None and former.hole_at is not None:
+        if former.hole_at < hole_at or (former.structure is Structure.INCOMPLETE and not former.provisional):
+            return Judgement(Structure.INCOMPLETE, why, hole_at)
+    if files.age_s < YOUNG_S:
+        return Judgement(Structure.INCOMPLETE, why, hole_at, provisional=True)
+    return Judgement(Structure.COMPLETE, f"{why} and read as zeros", hole_at)

@@ -1,0 +1,253 @@
+"""From what was announced to what wants a write: causes appear, move, merge and are withdrawn. Pure."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from ckpt_governor.conditions import TRAITS, Condition, Kind
+from ckpt_governor.estimate import Costs
+from ckpt_governor.facts import Ending, Notice, Observation, Reading
+from ckpt_governor.judge import levels
+from ckpt_governor.ledger import (
+    STARTS_MAX,
+    Cause,
+    CauseState,
+    Edge,
+    Ledger,
+    Reason,
+    cause_with,
+    change_cause,
+    change_run,
+    put_cause,
+)
+from ckpt_governor.numbers import Numbers
+from ckpt_governor.placement import time_misfit
+from ckpt_governor.prices import risk_period_s
+
+SAME_NOTICE_S = 5.0
+"""Notices of one condition whose deadlines lie this near to each other are one."""
+LOOK_AHEAD_S = 600.0
+"""The allotted time counts as ending when its end is nearer than this, or than twice what a write needs."""
+EDGE_OFF_S = 300.0
+EDGE_AGAIN_S_MIN = 600.0
+RISK_PERIOD_S_MIN = 60.0
+
+
+def take_in(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> Ledger:
+    """The ledger that knows every announcement of this moment, each once."""
+    ledger = _take_in_job(world, ledger)
+    notices = (*world.notices, *_allotted_end(world, numbers, ledger, costs))
+    ledger = _withdraw_gone(ledger, {f"notice:{notice.identity}" for notice in notices})
+    for notice in notices:
+        ledger = _take_in_notice(notice, world, numbers, ledger, costs)
+    ledger = _take_in_ending(world.ending, ledger)
+    for reading in levels(world, numbers, ledger, costs):
+        if TRAITS[reading.condition].kind is not Kind.NOTICE:
+            ledger = _take_in_level(reading, world.now_s, ledger, costs)
+    return ledger
+
+
+def _take_in_job(world: Observation, ledger: Ledger) -> Ledger:
+    """A job that is known to be another one starts its own clock; nothing of it is unsaved yet."""
+    run, job = ledger.run, world.job
+    if job.identity and job.identity != run.job_identity:
+        first = not run.job_identity
+        seen_s = run.job_started_s if first else world.now_s
+        started_s = job.started_s if job.started_s is not None else seen_s
+        ledger = evolve(ledger, starts_s=(*ledger.starts_s, started_s)[-STARTS_MAX:])
+        if not first and run.ended_s is None:
+            ledger = evolve(ledger, deaths=ledger.deaths + 1)
+        return change_run(ledger, job_identity=job.identity, job_started_s=started_s, ended_s=None)
+    if job.started_s is not None and job.started_s != run.job_started_s:
+        return change_run(ledger, job_started_s=job.started_s)
+    return ledger
+
+
+def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> tuple[Notice, ...]:
+    """The end of the allotted time as a notice, once it is near enough to matter."""
+    started_s = ledger.run.job_started_s
+    ends = [("job.json", world.job.ends_s)]
+    if numbers.duration_s is not None:
+        ends.append(("duration", started_s + numbers.duration_s))
+    ahead_s = max(LOOK_AHEAD_S, 2.0 * (costs.need_s or 0.0))
+    return tuple(
+        Notice(
+            identity=f"walltime:{source}:{started_s:.0f}",
+            condition=Condition.WALLTIME,
+            seen_s=started_s,
+            deadline_s=end_s,
+            source=source,
+        )
+        for source, end_s in ends
+        if end_s is not None and end_s - world.now_s <= ahead_s
+    )
+
+
+def _withdraw_gone(ledger: Ledger, live_keys: set[str]) -> Ledger:
+    """An announcement that is gone wants nothing any more; a file's identity is forgotten with the file."""
+    kept = []
+    for cause in ledger.causes:
+        if not cause.key.startswith("notice:") or cause.key in live_keys:
+            kept.append(cause)
+        elif cause.open:
+            kept.append(evolve(cause, state=CauseState.WITHDRAWN, live=False))
+        elif not cause.key.startswith("notice:file:"):
+            kept.append(evolve(cause, live=False))
+    causes = tuple(kept)
+    return ledger if causes == ledger.causes else evolve(ledger, causes=causes)
+
+
+def _deadline_s(notice: Notice, numbers: Numbers) -> float | None:
+    """A termination is dated by the grace, and capped by one that was given; nothing else is."""
+    if notice.condition is not Condition.TERMINATE:
+        return notice.deadline_s
+    by_grace_s = notice.seen_s + numbers.grace_s
+    if notice.deadline_s is None:
+        return by_grace_s
+    return min(notice.deadline_s, by_grace_s) if numbers.grace_given else notice.deadline_s
+
+
+def _take_in_notice(
+    notice: Notice, world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs
+) -> Ledger:
+    key = f"notice:{notice.identity}"
+    deadline_s = _deadline_s(notice, numbers)
+    known = cause_with(ledger, key)
+    if known is not None and known.state is not CauseState.WITHDRAWN:
+        return _move_deadline(known, deadline_s, world, ledger, costs)
+    cause = Cause(
+        key=key,
+        reason=notice.condition.value,
+        seen_s=notice.seen_s,
+        since_s=world.now_s,
+        deadline_s=deadline_s,
+        ack_names=(notice.ack_name,) if notice.ack_name else (),
+        text=notice.text or TRAITS[notice.condition].meaning,
+    )
+    twin = _closed_twin(cause, ledger)
+    if twin is not None:
+        cause = evolve(cause, state=twin.state, served_by=twin.served_by)
+    return put_cause(ledger, cause)
+
+
+def _closed_twin(cause: Cause, ledger: Ledger) -> Cause | None:
+    """The same notice by another source, already answered: the answer is this one's too."""
+    for other in ledger.causes:
+        same = other.key.startswith("notice:") and other.reason == cause.reason and not other.open
+        if (
+            not same
+            or other.state is CauseState.WITHDRAWN
+            or cause.deadline_s is None
+            or other.deadline_s is None
+        ):
+            continue
+        if abs(other.deadline_s - cause.deadline_s) <= SAME_NOTICE_S:
+            return other
+    return None
+
+
+def _move_deadline(
+    known: Cause, deadline_s: float | None, world: Observation, ledger: Ledger, costs: Costs
+) -> Ledger:
+    """A moved deadline re-places a write that is not served; a later one reopens what had no time left."""
+    # Foreign clocks jitter: a move below a second is none.
+    same = deadline_s == known.deadline_s or (
+        deadline_s is not None and known.deadline_s is not None and abs(deadline_s - known.deadline_s) < 1.0
+    )
+    if known.state is CauseState.SERVED or same:
+        return ledger if known.live else change_cause(ledger, known.key, live=True)
+    moved = evolve(known, deadline_s=deadline_s, live=True)
+    if known.state in (CauseState.UNFIT, CauseState.MISSED):
+        if deadline_s is not None and deadline_s <= world.now_s:
+            return put_cause(ledger, moved)
+        moved = evolve(moved, state=CauseState.WAITING, since_s=world.now_s)
+    released = known.state is CauseState.ASKED and time_misfit(deadline_s, costs, world.now_s) is not None
+    return put_cause(ledger, evolve(moved, released=released))
+
+
+def _take_in_ending(ending: Ending | None, ledger: Ledger) -> Ledger:
+    """Training's end is one cause for each mark; one that was served before is no cause again."""
+    inode = "" if ending is None else ending.identity.partition(":")[0]
+    for cause in ledger.causes:
+        if cause.key.startswith("end:") and cause.open:
+            if ending is not None and cause.key.startswith(f"end:{inode}:"):
+                return ledger  # touched again before it was served: the same end
+            ledger = change_cause(ledger, cause.key, state=CauseState.WITHDRAWN, live=False)
+    if ending is None or ending.identity in ledger.ended_identities:
+        return ledger
+    present = f"end:{ending.identity}"
+    if ledger.run.ended_s is not None and any(
+        identity.partition(":")[0] == inode for identity in ledger.ended_identities
+    ):
+        return ledger  # touched again in the same run: the same end
+    if cause_with(ledger, present) is not None:
+        return ledger
+    return put_cause(
+        ledger,
+        Cause(
+            key=present,
+            reason=Reason.END.value,
+            seen_s=ending.seen_s,
+            since_s=ending.seen_s,
+            text="training is over: the last copy",
+        ),
+    )
+
+
+def _take_in_level(reading: Reading, now_s: float, ledger: Ledger, costs: Costs) -> Ledger:
+    """An edge opens a cause at its onset, and again each risk period while it stays; unknown changes nothing."""
+    name = reading.condition.value
+    edge = ledger.edges.get(name)
+    if reading.value is None or (reading.value is False and edge is None):
+        return ledger
+    if reading.value is False and edge is not None:
+        return _fall(name, edge, now_s, ledger)
+    write_s = costs.write_s or 0.0
+    if edge is None or not edge.latched:
+        if edge is not None and now_s - edge.since_s < max(EDGE_AGAIN_S_MIN, 5.0 * write_s):
+            return ledger
+        return _rise(reading, Edge(since_s=now_s, written_s=now_s), now_s, ledger)
+    traits = TRAITS[reading.condition]
+    period_s = risk_period_s(max(write_s, 1e-3), traits.precision, traits.window_s)
+    if now_s - edge.written_s >= max(period_s, 20.0 * write_s, RISK_PERIOD_S_MIN) and not _has_open(
+        name, ledger
+    ):
+        return _rise(reading, evolve(edge, written_s=now_s, off_since_s=None), now_s, ledger)
+    return ledger if edge.off_since_s is None else _with_edge(ledger, name, evolve(edge, off_since_s=None))
+
+
+def _rise(reading: Reading, edge: Edge, now_s: float, ledger: Ledger) -> Ledger:
+    name = reading.condition.value
+    cause = Cause(
+        key=f"edge:{name}@{now_s:.3f}",
+        reason=name,
+        seen_s=now_s,
+        since_s=now_s,
+        deadline_s=reading.deadline_s,
+        text=f"{TRAITS[reading.condition].meaning}: {reading.why}"
+        if reading.why
+        else TRAITS[reading.condition].meaning,
+    )
+    return put_cause(_with_edge(ledger, name, edge), cause)
+
+
+def _fall(name: str, edge: Edge, now_s: float, ledger: Ledger) -> Ledger:
+    """The latch opens when the level has been off long enough; its unserved cause is withdrawn then."""
+    if not edge.latched:
+        return ledger
+    if edge.off_since_s is None:
+        return _with_edge(ledger, name, evolve(edge, off_since_s=now_s))
+    if now_s - edge.off_since_s < EDGE_OFF_S:
+        return ledger
+    for cause in ledger.causes:
+        if cause.key.startswith(f"edge:{name}@") and cause.open:
+            ledger = change_cause(ledger, cause.key, state=CauseState.WITHDRAWN, live=False)
+    return _with_edge(ledger, name, evolve(edge, latched=False))
+
+
+def _with_edge(ledger: Ledger, name: str, edge: Edge) -> Ledger:
+    return evolve(ledger, edges={**ledger.edges, name: edge})
+
+
+def _has_open(name: str, ledger: Ledger) -> bool:
+    return any(cause.open and cause.key.startswith(f"edge:{name}@") for cause in ledger.causes)

@@ -1,0 +1,93 @@
+"""The governor's own memory as text: ledger.json, and the facts of a decision in decisions.jsonl. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cattrs
+from attrs import evolve
+
+from ckpt_governor.facts import Observation
+from ckpt_governor.ledger import Decision, Ledger
+from ckpt_governor.numbers import Numbers
+from ckpt_governor.records import VERSION, RecordError, dump, parse_object, short, shown
+
+
+def _strict(kind: type) -> Any:
+    def structure(value: object, _: type) -> Any:
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ValueError(f"{shown(value)} is not a {kind.__name__}")
+        return value
+
+    return structure
+
+
+def _make_converter() -> cattrs.Converter:
+    converter = cattrs.Converter(detailed_validation=False, omit_if_default=True)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _strict(kind))
+    return converter
+
+
+_converter: list[cattrs.Converter] = []
+
+
+def converter() -> cattrs.Converter:
+    """The converter of all records, made on first use: its code generation is not needed before the first beat."""
+    if not _converter:
+        _converter.append(_make_converter())
+    return _converter[0]
+
+
+def encode_ledger(ledger: Ledger) -> str:
+    """The text of ledger.json."""
+    return dump({"v": VERSION, **converter().unstructure(ledger)})
+
+
+def parse_ledger(text: str | bytes, file: str = "ledger.json") -> Ledger:
+    """The ledger in this text. Raises RecordError when it is damaged: it is then started anew."""
+    record = parse_object(text, file)
+    try:
+        return converter().structure(record, Ledger)
+    except Exception as error:  # cattrs raises what its hooks raise; any of it means damage
+        raise RecordError(file, "", f"not a ledger ({short(error)})") from None
+
+
+def encode_decision(decision: Decision, unit: str, at: float, facts: dict[str, Any]) -> str:
+    """One line of decisions.jsonl."""
+    return dump(
+        {
+            "v": VERSION,
+            "at": at,
+            "unit": unit,
+            "verdict": decision.verdict.value,
+            "reason": decision.reason,
+            "text": decision.text,
+            "request": decision.request_id,
+            "facts": facts,
+        }
+    )
+
+
+def decision_facts(world: Observation, numbers: Numbers, ledger: Ledger) -> dict[str, Any]:
+    """The inputs of a decision, whole enough that the same function decides the same from them."""
+    lean = evolve(ledger, copies=(), run=evolve(ledger.run, writes=()))
+    unstructure = converter().unstructure
+    return {"world": unstructure(world), "numbers": unstructure(numbers), "ledger": unstructure(lean)}
+
+
+def parse_facts(facts: object, file: str) -> tuple[Observation, Numbers, Ledger]:
+    """The recorded inputs of a decision. Raises RecordError."""
+    if not isinstance(facts, dict):
+        raise RecordError(file, "facts", "an object with world, numbers and ledger is wanted")
+    structure = converter().structure
+    try:
+        return (
+            structure(facts.get("world"), Observation),
+            structure(facts.get("numbers"), Numbers),
+            structure(facts.get("ledger"), Ledger),
+        )
+    except Exception as error:  # cattrs raises what its hooks raise; any of it means damage
+        raise RecordError(file, "facts", f"not the inputs of a decision ({short(error)})") from None

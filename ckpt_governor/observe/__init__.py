@@ -1,0 +1,1 @@
+"""The eyes: what the file system, the host and the clocks show. Nothing here decides."""

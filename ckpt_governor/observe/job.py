@@ -1,0 +1,68 @@
+"""What job.json and the process table tell of the job."""
+
+from __future__ import annotations
+
+from ckpt_governor.facts import FailedWrite, Job, Moment
+from ckpt_governor.observe.clock import DeadlineClock
+from ckpt_governor.records import JobRecord
+
+
+class JobEye:
+    """Follows the job's process; it counts as gone only when it was seen alive here before."""
+
+    def __init__(self) -> None:
+        self._pid: int | None = None
+        self._created_s: float | None = None
+        self._dates = DeadlineClock()
+
+    def look(self, record: JobRecord | None, moment: Moment) -> Job:
+        """The job as far as it is known."""
+        if record is None:
+            return Job()
+        started_s = None
+        if record.started_at is not None:
+            started_s = min(record.started_at - moment.wall_minus_steady_s, moment.now_s)
+        failed = None
+        if record.failed_bytes is not None:
+            failed = FailedWrite(bytes=record.failed_bytes, errno=record.failed_errno or 0)
+        ends_s = None
+        if record.ends_at is not None:
+            ends_s = self._dates.steady_s("ends_at", record.ends_at, moment)
+        told = record.pid is not None or record.started_at is not None
+        return Job(
+            started_s=started_s,
+            alive=self._alive(record.pid),
+            write_s=record.write_s,
+            bytes=record.bytes,
+            ranks=record.ranks,
+            ends_s=ends_s,
+            restarts=record.restarts,
+            failed=failed,
+            identity=f"{record.pid}:{record.started_at}" if told else "",
+        )
+
+    def _alive(self, pid: int | None) -> bool | None:
+        if pid is None or pid <= 0:
+            return None
+        created_s = _created_s(pid)
+        if pid != self._pid:
+            # Another process, or one of another PID namespace: only a sighting makes its absence a proof.
+            self._pid, self._created_s = pid, created_s
+        elif self._created_s is None:
+            self._created_s = created_s
+        if self._created_s is None:
+            return None
+        return created_s == self._created_s
+
+
+def _created_s(pid: int) -> float | None:
+    """When the process was created; None when there is none with this number, or only its remains."""
+    import psutil  # imported late: only a job that gives its pid needs it
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return float(process.create_time())
+    except (psutil.Error, OverflowError, ValueError):
+        return None

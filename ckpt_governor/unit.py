@@ -1,0 +1,354 @@
+"""One unit under one governor: observe, judge, decide, announce; and how its run begins, goes on and ends."""
+
+from __future__ import annotations
+
+import os
+
+from attrs import evolve, frozen
+from filelock import FileLock, Timeout
+
+from ckpt_governor import __version__
+from ckpt_governor.announce import Announcer
+from ckpt_governor.copies import follow, leftovers, newest_sound
+from ckpt_governor.decide import decide
+from ckpt_governor.estimate import costs, settle
+from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Trouble
+from ckpt_governor.files import Paths, TooLarge, make_control, read_bounded, words_of
+from ckpt_governor.judge import copies_that_matter
+from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run
+from ckpt_governor.memory import parse_ledger
+from ckpt_governor.numbers import Numbers, override
+from ckpt_governor.observe.copies import CopyScanner
+from ckpt_governor.observe.glue import SECOND_LOOK_S, GlueReader
+from ckpt_governor.observe.host import run_token, volume
+from ckpt_governor.observe.job import JobEye
+from ckpt_governor.receipt import Receipt, receipt
+from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_numbers, parse_object
+from ckpt_governor.rules import window_s
+from ckpt_governor.settings import POLL_BUSY_S, Settings
+
+LEDGER_BYTES_MAX = 4 * 1024 * 1024
+SAME_RUN_GAP_S = 600.0
+"""A governor that comes back later than this after the last look begins another run."""
+
+
+class NotOwner(Exception):
+    """Another governor decides for this unit."""
+
+
+@frozen(kw_only=True)
+class Tick:
+    """What one tick leads to."""
+
+    world: Observation
+    ledger: Ledger
+    decisions: tuple[Decision, ...]
+    wait_s: float
+    """How long to sleep before the next one."""
+
+
+class NumbersFile:
+    """The numbers of the unit, with the flags of this run on top; damage while running changes nothing."""
+
+    def __init__(self, path: str, settings: Settings) -> None:
+        self._path, self._settings = path, settings
+        self._signature: tuple[int, ...] | None = None
+        self._signature_s = 0.0
+        self.numbers = Numbers()
+        self.trouble: Trouble | None = None
+
+    def load(self) -> None:
+        """The first read. Raises RecordError or ValueError: then nothing starts."""
+        self._signature = self._look()
+        self.numbers = self._with_flags(self._read())
+
+    def refresh(self, now_s: float) -> None:
+        """Takes a change in, or says once what is wrong with it."""
+        signature = self._look()
+        if signature != self._signature:
+            self._signature, self._signature_s = signature, now_s
+        elif self.trouble is None and self._signature_s == 0.0:
+            return
+        try:
+            self.numbers, self.trouble = self._with_flags(self._read()), None
+            self._signature_s = 0.0
+        except ValueError as error:
+            if now_s - self._signature_s >= SECOND_LOOK_S:
+                text = f"{error}; the last good numbers stay"
+                self.trouble = Trouble(key="numbers", reason="numbers", text=text)
+
+    def _look(self) -> tuple[int, ...] | None:
+        try:
+            found = os.lstat(self._path)
+        except OSError:
+            return None
+        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+
+    def _read(self) -> Numbers:
+        try:
+            return parse_numbers(read_bounded(self._path, FILE_BYTES_MAX))
+        except FileNotFoundError:
+            return Numbers()
+        except TooLarge as error:
+            raise RecordError("numbers.json", "", str(error)) from None
+        except OSError as error:
+            raise RecordError("numbers.json", "", f"cannot be read: {words_of(error)}") from None
+
+    def _with_flags(self, numbers: Numbers) -> Numbers:
+        given = self._settings
+        numbers = override(numbers, no_us=given.no_us, with_us=given.with_us, duration=given.duration)
+        if given.grace_s is not None:
+            numbers = evolve(numbers, grace_s=given.grace_s, grace_given=True)
+        return evolve(numbers, reserve_bytes=given.reserve_bytes, settle_s=given.settle_s)
+
+
+class Unit:
+    """One unit, owned by this process from ``open`` to ``close``."""
+
+    def __init__(self, paths: Paths, settings: Settings, governor_id: str) -> None:
+        self.paths, self.settings, self.governor_id = paths, settings, governor_id
+        self.numbers_file = NumbersFile(paths.of("numbers.json"), settings)
+        self.ledger = Ledger()
+        self.world: Observation | None = None
+        self._troubles: tuple[Trouble, ...] = ()
+        self.write_error = ""
+        self._look_s: float | None = None
+        self._heard: tuple[int, float] | None = None
+        self._lock: FileLock | None = None
+
+    # ---- begin --------------------------------------------------------------------------------------------------
+
+    def open(self, moment: Moment) -> None:
+        """Takes the lock and goes on from what is on disk. Raises NotOwner, OSError, RecordError or ValueError."""
+        make_control(self.paths)
+        self.numbers_file.load()
+        self._take_lock()
+        self._offset_s = self._volume_offset_s(moment)
+        state = self._read_state()
+        self.ledger = self._read_ledger(state)
+        self._look_s = self._last_look_s(state)
+        self.ledger = self._begin_run(moment)
+        followed = frozenset(copy.name for copy in self.ledger.copies)
+        self._scanner = CopyScanner(self.paths.unit, followed=followed)
+        self._glue = GlueReader(self.paths.glue)
+        self._job_eye = JobEye()
+        self._announcer = Announcer(
+            self.paths, self.governor_id, __version__, self.settings.beat_every_s, _beat(state)
+        )
+
+    def _take_lock(self) -> None:
+        lock = FileLock(self.paths.of("lock"), mode=0o664)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise NotOwner(self.owner()) from None
+        self._lock = lock
+
+    def owner(self) -> str:
+        """The id of the governor that state.json names."""
+        governor = self._read_state().get("governor")
+        name = governor.get("id") if isinstance(governor, dict) else None
+        return name[:128] if isinstance(name, str) else "another governor"
+
+    def _volume_offset_s(self, moment: Moment) -> float:
+        """The volume's clock minus ours, by a file of our own that is touched now."""
+        path = self.paths.of("lock")
+        os.utime(path)
+        return os.stat(path).st_mtime - moment.wall_s
+
+    def _read_state(self) -> dict[str, object]:
+        try:
+            return parse_object(read_bounded(self.paths.of("state.json"), FILE_BYTES_MAX), "state.json")
+        except (OSError, RecordError):
+            return {}
+
+    def _read_ledger(self, state: dict[str, object]) -> Ledger:
+        """The ledger; a damaged one is started anew, and request ids go on growing from what else is known."""
+        wrong = ""
+        try:
+            ledger = parse_ledger(read_bounded(self.paths.of("ledger.json"), LEDGER_BYTES_MAX))
+        except FileNotFoundError:
+            ledger = Ledger()
+        except RecordError as error:
+            ledger, wrong = Ledger(), str(error)
+        except OSError as error:
+            ledger, wrong = Ledger(), f"ledger.json: cannot be read: {words_of(error)}"
+        if wrong:
+            text = f"{wrong}; begun anew"
+            self._troubles = (Trouble(key="ledger", reason="ledger", text=text),)
+        request = state.get("request")
+        ids = [ledger.last_id, state.get("last_id"), request.get("id") if isinstance(request, dict) else None]
+        whole = [number for number in ids if isinstance(number, int) and 0 <= number < 2**62]
+        return evolve(ledger, last_id=max(whole, default=0))
+
+    def _last_look_s(self, state: dict[str, object]) -> float | None:
+        """When a governor last looked at this unit: it wrote its state then."""
+        written = state.get("written_at")
+        if isinstance(written, float) and self.ledger.look_s is not None:
+            return max(written, self.ledger.look_s)
+        return self.ledger.look_s
+
+    def _begin_run(self, moment: Moment) -> Ledger:
+        """The same run goes on after a kill; a clean stop, another host or a long gap begins a new one."""
+        ledger, now_s = self.ledger, moment.now_s
+        if self._look_s is not None:
+            self._look_s = min(self._look_s, now_s)
+        run, token = ledger.run, run_token()
+        gap_s = None if self._look_s is None else now_s - self._look_s
+        same = not run.closed and run.started_s > 0 and run.token == token and gap_s is not None
+        if same and gap_s is not None and gap_s <= max(SAME_RUN_GAP_S, 60 * self.settings.beat_every_s):
+            return evolve(ledger, run=evolve(run, governor_id=self.governor_id))
+        fresh = Run(
+            governor_id=self.governor_id,
+            token=token,
+            started_s=now_s,
+            job_started_s=now_s,
+            job_identity=run.job_identity,
+        )
+        kept = tuple(
+            evolve(cause, state=CauseState.WAITING) if cause.state in OPEN_STATES else cause
+            for cause in ledger.causes
+            if cause.key.startswith("notice:")
+        )
+        return evolve(ledger, run=fresh, causes=kept, request=None)
+
+    # ---- go on --------------------------------------------------------------------------------------------------
+
+    def tick(
+        self, moment: Moment, notices: tuple[Notice, ...] = (), job: Job | None = None, *, final: bool = False
+    ) -> Tick:
+        """One pass of the whole flow. Never raises for what stands on the volume."""
+        self.numbers_file.refresh(moment.now_s)
+        numbers = self.numbers_file.numbers
+        world, again_s = self.observe(moment, numbers, notices, job)
+        outcome = decide(world, numbers, self.ledger)
+        self.write_error = self._announcer.announce(
+            world, numbers, self.ledger, outcome.ledger, outcome.decisions, moment, final=final
+        )
+        if self._announcer.volume_offset_s is not None:
+            self._offset_s = self._announcer.volume_offset_s
+        self.ledger, self.world = outcome.ledger, world
+        return Tick(
+            world=world,
+            ledger=outcome.ledger,
+            decisions=outcome.decisions,
+            wait_s=self._wait_s(world, again_s, moment.now_s),
+        )
+
+    def observe(
+        self, moment: Moment, numbers: Numbers, notices: tuple[Notice, ...], job: Job | None
+    ) -> tuple[Observation, float | None]:
+        """The world of this moment, and the seconds until something must be looked at again."""
+        glue = self._glue.look(moment, self._offset_s)
+        known_job = self._job_eye.look(glue.job, moment) if job is None else _merged(job, glue.job, moment)
+        look = self._scanner.look(moment.now_s, self._offset_s)
+        blind = look.blind or glue.blind or self.write_error
+        if not blind and not look.partial:
+            request = self.ledger.request
+            copies = follow(
+                self.ledger.copies,
+                look.sightings,
+                now_s=moment.now_s,
+                former_look_s=self._look_s,
+                asked_s=request.at_s if request is not None else None,
+                settle=settle(self.ledger, numbers, known_job, self.settings.poll_s),
+                last_serial=self.ledger.last_serial,
+            )
+            last_serial = max((self.ledger.last_serial, *(copy.serial for copy in copies)))
+            self.ledger = evolve(self.ledger, copies=copies, last_serial=last_serial)
+            self._look_s = moment.now_s
+        left = leftovers(self.ledger.copies)
+        troubles = (*glue.troubles, *self._troubles, *(_dangling(name, to) for name, to in look.dangling))
+        if self.numbers_file.trouble is not None:
+            troubles = (*troubles, self.numbers_file.trouble)
+        heard_id = glue.seen_id
+        if heard_id is not None and (self._heard is None or self._heard[0] != heard_id):
+            self._heard = (heard_id, moment.now_s)
+        world = Observation(
+            unit=self.paths.unit,
+            now_s=moment.now_s,
+            blind=blind,
+            copies=copies_that_matter(self.ledger.copies),
+            notices=(*notices, *glue.notices),
+            volume=volume(self.paths.unit),
+            copy_count=look.copy_count,
+            leftover_bytes=sum(item.bytes for item in left),
+            leftover_names=tuple(item.name for item in left),
+            job=known_job,
+            ending=glue.ending,
+            troubles=troubles,
+            poll_s=self.settings.poll_s,
+            heard_id=self._heard[0] if self._heard else None,
+            heard_s=self._heard[1] if self._heard else None,
+        )
+        return world, glue.look_again_s
+
+    def _wait_s(self, world: Observation, again_s: float | None, now_s: float) -> float:
+        """Until the next poll, second look or placed write, whichever comes first."""
+        busy = self.ledger.request is not None or any(
+            copy.status is CopyStatus.WRITING for copy in world.copies
+        )
+        wait_s = min(self.settings.poll_s, POLL_BUSY_S) if busy else self.settings.poll_s
+        if again_s is not None:
+            wait_s = min(wait_s, again_s + 0.01)
+        for cause in self.ledger.causes:
+            if cause.open and cause.since_s > now_s:
+                wait_s = min(wait_s, cause.since_s - now_s)
+        return max(0.02, wait_s)
+
+    # ---- end ----------------------------------------------------------------------------------------------------
+
+    def receipt(self, moment: Moment) -> Receipt:
+        """The account of the present run."""
+        numbers = self.numbers_file.numbers
+        last = newest_sound(self.world.copies) if self.world is not None else None
+        window = numbers.with_us_s
+        if self.world is not None:
+            window = window_s(numbers, costs(self.world, numbers, self.ledger), self.ledger)
+        return receipt(
+            self.ledger,
+            now_s=moment.now_s,
+            no_us_s=numbers.no_us_s,
+            with_us_s=window,
+            newest_sound=last.name if last is not None else "",
+        )
+
+    def close(self, moment: Moment, notices: tuple[Notice, ...] = (), job: Job | None = None) -> Receipt:
+        """A clean stop: the run is over, the last state says so, the receipt is on disk, the lock is free."""
+        account = self.receipt(moment)
+        run = self.ledger.run
+        exposure_s = self.ledger.exposure_s + max(0.0, moment.now_s - run.started_s)
+        closed = evolve(self.ledger, run=evolve(run, closed=True), request=None, exposure_s=exposure_s)
+        if self.world is not None:
+            self._announcer.announce(
+                self.world, self.numbers_file.numbers, self.ledger, closed, (), moment, final=True
+            )
+        self._announcer.write_receipt(account, moment)
+        self.release()
+        return account
+
+    def release(self) -> None:
+        """Lets go of the lock and the files without another word."""
+        if self._lock is not None:
+            self._glue.close()
+            self._lock.release()
+            self._lock = None
+
+
+def _beat(state: dict[str, object]) -> int:
+    beat = state.get("beat")
+    return beat if isinstance(beat, int) and not isinstance(beat, bool) and 0 <= beat < 2**53 else 0
+
+
+def _dangling(name: str, to: str) -> Trouble:
+    return Trouble(
+        key=f"dangling:{name}:{to}", reason="copies", text=f"{name} points to {to}, which is not there"
+    )
+
+
+def _merged(job: Job, record: object, moment: Moment) -> Job:
+    """The wrapped command's own facts, with what job.json adds."""
+    if record is None:
+        return job
+    told = JobEye().look(record, moment)  # type: ignore[arg-type]
+    return evolve(told, started_s=job.started_s, alive=job.alive, identity=job.identity)
