@@ -52,6 +52,19 @@ def answers(copy: Copy, request: Request | None) -> bool:
     return request is not None and copy.began_s >= request.at_s
 
 
+def serves(copy: Copy, cause: Cause, world: Observation) -> bool:
+    """Whether this copy's write began at or after the moment from which the cause wants one.
+
+    When the mark of training's end and a copy came between the same two looks, their own times on the volume tell
+    which was first.
+    """
+    if copy.began_s < cause.since_s or cause.since_s > world.now_s:
+        return False
+    if not cause.key.startswith("end:") or copy.began_s > cause.seen_s or world.ending is None:
+        return True
+    return copy.written_s >= world.ending.written_s
+
+
 def take_answers(world: Observation, ledger: Ledger) -> Ledger:
     """The ledger that has learned from the copies that are finished and has closed what they answer."""
     for copy in finished(world):
@@ -60,7 +73,7 @@ def take_answers(world: Observation, ledger: Ledger) -> Ledger:
         elif copy.status is CopyStatus.BROKEN:
             ledger = _take_broken(copy, world, ledger)
         elif copy.status is CopyStatus.UNKNOWN and answers(copy, ledger.request):
-            ledger = _take_unknown(copy, ledger)
+            ledger = _take_unknown(copy, world, ledger)
     ledger = _mend(world, ledger)
     return close_request(_age(world, ledger))
 
@@ -68,9 +81,9 @@ def take_answers(world: Observation, ledger: Ledger) -> Ledger:
 def _take_sound(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
     if copy.serial not in ledger.judged:
         ledger = _learn(copy, ledger)
-        ledger = _judge(copy, ledger)
+        ledger = _judge(copy, world, ledger)
     for cause in open_causes(ledger):
-        if copy.began_s >= cause.since_s and cause.since_s <= world.now_s:
+        if serves(copy, cause, world):
             ledger = change_cause(ledger, cause.key, state=CauseState.SERVED, served_by=copy.serial)
             if cause.key.startswith("end:"):
                 ledger = end_served(cause, world.now_s, True, ledger)
@@ -104,15 +117,17 @@ def _learn(copy: Copy, ledger: Ledger) -> Ledger:
     return ledger
 
 
-def _judge(copy: Copy, ledger: Ledger) -> Ledger:
+def _judge(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
     """The receipt's entry of a copy that is judged; one that was judged before is corrected, not listed twice."""
     ledger = evolve(ledger, judged=(*ledger.judged, copy.serial)[-JUDGED_MAX:])
     if copy.pre_existing:
         return ledger
     request = ledger.request if answers(copy, ledger.request) else None
+    served = [cause for cause in open_causes(ledger) if serves(copy, cause, world)]
+    reason = request.reason if request is not None else (served[0].reason if served else "")
     write = Write(
         at_s=request.first_at_s if request is not None else copy.began_s,
-        reason=request.reason if request is not None else "",
+        reason=reason,
         write_s=copy.write_s,
         name=copy.name,
         status=copy.status,
@@ -130,7 +145,7 @@ def _take_broken(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
         return ledger
     request = ledger.request
     answered = answers(copy, request)
-    ledger = _judge(copy, ledger)
+    ledger = _judge(copy, world, ledger)
     ledger = evolve(ledger, judged=(*(serial for serial in ledger.judged if serial != copy.serial), key))
     if not answered or request is None:
         return ledger
@@ -149,11 +164,11 @@ def _take_broken(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
     return evolve(ledger, request=None)
 
 
-def _take_unknown(copy: Copy, ledger: Ledger) -> Ledger:
+def _take_unknown(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
     """A copy came that cannot be read: the request is answered, whether soundly cannot be told; nobody waits on."""
     if copy.serial in ledger.judged:
         return ledger
-    ledger = _judge(copy, ledger)
+    ledger = _judge(copy, world, ledger)
     for cause in open_causes(ledger):
         if cause.state is CauseState.ASKED and copy.began_s >= cause.since_s:
             ledger = change_cause(ledger, cause.key, state=CauseState.MISSED, served_by=copy.serial)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from ckpt_governor.answers import serves
 from ckpt_governor.durations import format_duration
 from ckpt_governor.ledger import (
     Cause,
@@ -65,7 +66,9 @@ def _is_held(cause: Cause, situation: Situation, pen: Pen) -> bool:
     writing = situation.writing
     if writing is None:
         return False
-    if writing.began_s >= cause.since_s:
+    if serves(writing, cause, situation.world):
+        if cause.key.startswith("end:"):
+            return True  # the last copy is on its way; its line comes with it
         pen.refuse(
             cause, Refusal.IN_FLIGHT, f"{cause.reason}: the write of {writing.name} that has begun serves it"
         )

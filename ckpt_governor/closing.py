@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from ckpt_governor.answers import end_served, finished, in_flight
+from ckpt_governor.answers import end_served, finished, in_flight, serves
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import newest
 from ckpt_governor.durations import format_duration
@@ -58,6 +58,23 @@ def give_up_orphans(world: Observation, pen: Pen) -> None:
         if ends:
             sound = top is not None and top.status is CopyStatus.SOUND
             pen.ledger = end_served(cause, world.now_s, sound, pen.ledger)
+
+
+def say_end(world: Observation, pen: Pen) -> None:
+    """Training's end that the job's own last copy serves gets its line like one that was asked for."""
+    for cause in pen.ledger.causes:
+        if not cause.key.startswith("end:") or cause.asked_count:
+            continue
+        writing = in_flight(world, pen.ledger)
+        if cause.state is CauseState.SERVED:
+            name = next((copy.name for copy in world.copies if copy.serial == cause.served_by), "")
+        elif cause.open and writing is not None and serves(writing, cause, world):
+            name = writing.name
+        else:
+            continue
+        pen.write(
+            Verdict.SAVE, cause.reason, f"{cause.text}, {name}", cause=cause.key, once=f"save:{cause.key}"
+        )
 
 
 def say_unknown_answers(world: Observation, pen: Pen) -> None:

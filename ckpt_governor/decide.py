@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from ckpt_governor.answers import close_request, prune, take_answers
 from ckpt_governor.asking import ask
-from ckpt_governor.closing import expire, give_up_orphans, say_troubles, say_unknown_answers
+from ckpt_governor.closing import expire, give_up_orphans, say_end, say_troubles, say_unknown_answers
 from ckpt_governor.estimate import costs
 from ckpt_governor.facts import Observation
 from ckpt_governor.intake import take_in
@@ -55,6 +55,7 @@ def decide(world: Observation, numbers: Numbers, ledger: Ledger) -> Outcome:
     give_up_orphans(world, pen)
     pen.ledger = close_request(pen.ledger)
     say_unknown_answers(world, pen)
+    say_end(world, pen)
     situation = situation_of(world, numbers, pen.ledger)
     for rule in RULES:
         rule(situation, pen)

@@ -80,7 +80,7 @@ def format_duration(seconds: float) -> str:
 def format_period(seconds: float) -> str:
     """A set period in the form that is typed: ``30m``, ``1h30m``, ``90s``, ``2.5s``."""
     if seconds != int(seconds):
-        return f"{seconds:g}s"
+        return f"{seconds:.6f}".rstrip("0") + "s"  # not :g, which writes a million seconds as 1e+06
     whole, parts = int(seconds), []
     for unit, unit_s in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, whole = divmod(whole, unit_s)

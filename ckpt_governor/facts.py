@@ -103,6 +103,8 @@ class Copy:
     """It was there at the first look of all; its write was not seen."""
     answered: bool = False
     """It appeared whole while a request was open, so its begin is the request's moment."""
+    written_s: float = 0.0
+    """The latest mtime of its members, corrected by the volume's clock: breaks ties within one look, never more."""
     temporary: bool = False
     fingerprint: str = ""
     inode: str = ""
@@ -183,6 +185,8 @@ class Ending:
     identity: str
     """Name, inode and mtime of the mark."""
     seen_s: float
+    written_s: float = 0.0
+    """Its mtime, corrected by the volume's clock: compared only with other times of the same volume."""
 
 
 @frozen(kw_only=True)
@@ -210,6 +214,8 @@ class Observation:
     readings: tuple[Reading, ...] = ()
     volume: Volume | None = None
     copy_count: int = 0
+    stages_beside: bool = False
+    """A write of the copies' format needs the space of two copies at its peak."""
     leftover_bytes: int = 0
     leftover_names: tuple[str, ...] = ()
     job: Job = Job()

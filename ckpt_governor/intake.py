@@ -38,8 +38,8 @@ def take_in(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) 
     ledger = _take_in_job(world, ledger)
     notices = (*world.notices, *_allotted_end(world, numbers, ledger, costs))
     ledger = _withdraw_gone(ledger, {f"notice:{notice.identity}" for notice in notices})
-    for notice in notices:
-        ledger = _take_in_notice(notice, world, numbers, ledger, costs)
+    for notice, ack_names in _each_once(notices):
+        ledger = _take_in_notice(notice, ack_names, world, numbers, ledger, costs)
     ledger = _take_in_ending(world.ending, ledger)
     for reading in levels(world, numbers, ledger, costs):
         if TRAITS[reading.condition].kind is not Kind.NOTICE:
@@ -83,6 +83,19 @@ def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: C
     )
 
 
+def _each_once(notices: tuple[Notice, ...]) -> list[tuple[Notice, tuple[str, ...]]]:
+    """Each identity once, with the earliest deadline of its deliveries and the names of all who wait for an answer."""
+    deliveries: dict[str, list[Notice]] = {}
+    for notice in notices:
+        deliveries.setdefault(notice.identity, []).append(notice)
+    grouped = []
+    for same in deliveries.values():
+        deadlines = [notice.deadline_s for notice in same if notice.deadline_s is not None]
+        first = evolve(same[0], deadline_s=min(deadlines, default=None))
+        grouped.append((first, tuple(sorted({notice.ack_name for notice in same} - {""}))))
+    return grouped
+
+
 def _withdraw_gone(ledger: Ledger, live_keys: set[str]) -> Ledger:
     """An announcement that is gone wants nothing any more; a file's identity is forgotten with the file."""
     kept = []
@@ -108,12 +121,20 @@ def _deadline_s(notice: Notice, numbers: Numbers) -> float | None:
 
 
 def _take_in_notice(
-    notice: Notice, world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs
+    notice: Notice,
+    ack_names: tuple[str, ...],
+    world: Observation,
+    numbers: Numbers,
+    ledger: Ledger,
+    costs: Costs,
 ) -> Ledger:
     key = f"notice:{notice.identity}"
     deadline_s = _deadline_s(notice, numbers)
     known = cause_with(ledger, key)
     if known is not None and known.state is not CauseState.WITHDRAWN:
+        if known.ack_names != ack_names:
+            known = evolve(known, ack_names=ack_names)
+            ledger = put_cause(ledger, known)
         return _move_deadline(known, deadline_s, world, ledger, costs)
     cause = Cause(
         key=key,
@@ -121,7 +142,7 @@ def _take_in_notice(
         seen_s=notice.seen_s,
         since_s=world.now_s,
         deadline_s=deadline_s,
-        ack_names=(notice.ack_name,) if notice.ack_name else (),
+        ack_names=ack_names,
         text=notice.text or TRAITS[notice.condition].meaning,
     )
     twin = _closed_twin(cause, ledger)

@@ -78,7 +78,7 @@ def space_misfit(world: Observation, numbers: Numbers, ledger: Ledger, costs: Co
     """Refuses a write that would fill the volume. What is unknown never refuses."""
     if costs.bytes is None:
         return None
-    need = int(costs.bytes * SIZE_HEADROOM)
+    need = int(costs.bytes * SIZE_HEADROOM) + (costs.bytes if world.stages_beside else 0)
     blocked = _quota_misfit(ledger, costs.bytes)
     if blocked is not None:
         return blocked

@@ -6,7 +6,7 @@ r the share of deaths that are announced early enough.
 
 from __future__ import annotations
 
-from math import floor, sqrt
+from math import ceil, floor, sqrt
 
 from attrs import frozen
 
@@ -99,7 +99,7 @@ def price(
     The expected loss counts the writes inside the horizon only: the one at its very end is training's end, which
     every window has.
     """
-    inner = min(writes, max(0, periodic_writes(horizon_s, window_s) - 1)) if window_s is not None else 0
+    inner = 0 if window_s is None else min(writes, max(0, ceil(horizon_s / window_s - 1e-9) - 1))
     known = mtbf_s is not None and write_s is not None
     return Price(
         name=name,

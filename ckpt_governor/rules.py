@@ -34,6 +34,8 @@ from ckpt_governor.situation import Pen, Situation
 TRIES_MAX = 3
 PATIENCE_S_MIN = 60.0
 REPAIRS_IN_ROW_MAX = 3
+BEFORE_MARK_S = 5.0
+"""A copy written so shortly before the mark of training's end may be its last one."""
 WINDOW_SHARE_UNKNOWN = 0.75
 """Until the first write is seen a window is taken to close at this share of it."""
 AUTO_WINDOW_S_UNKNOWN = 1800.0
@@ -197,6 +199,8 @@ def unheard(situation: Situation, pen: Pen) -> None:
     once = f"unheard:{cause.key}:{request.tries}:{request.first_at_s:.3f}"
     if said(pen.ledger, once):
         return
+    if _take_copy_before_mark(asked, situation, pen):
+        return
     last = request.tries >= TRIES_MAX
     tail = "asked three times; the request stays open" if last else "asking again"
     text = f"{request.reason}: asked {waited} ago, no write began{_heard_text(situation)}; {tail}"
@@ -221,6 +225,22 @@ def reissue(request: Request, new_id: int, now_s: float, pen: Pen) -> None:
     """The same request under a new id, which a job that has answered the old one sees as new."""
     fresh = evolve(request, id=new_id, at_s=now_s, tries=request.tries + 1, patience_from_s=now_s)
     pen.ledger = evolve(pen.ledger, request=fresh, last_id=new_id)
+
+
+def _take_copy_before_mark(asked: tuple[Cause, ...], situation: Situation, pen: Pen) -> bool:
+    """A job that wrote its last copy and then set the mark answers nothing any more: that copy is the end's."""
+    copy, ending = newest_sound(situation.world.copies), situation.world.ending
+    ends = tuple(cause for cause in asked if cause.key.startswith("end:"))
+    if copy is None or ending is None or not ends or len(ends) != len(asked):
+        return False
+    if not -BEFORE_MARK_S <= copy.written_s - ending.written_s <= BEFORE_MARK_S:
+        return False
+    for cause in ends:
+        text = f"{cause.reason}: nobody answers; {copy.name} was written just before the mark"
+        pen.refuse(cause, Refusal.UNHEARD, text)
+        pen.ledger = change_cause(pen.ledger, cause.key, state=CauseState.SERVED, served_by=copy.serial)
+        pen.ledger = end_served(cause, situation.now_s, True, pen.ledger)
+    return True
 
 
 def _give_up_asked_end(asked: tuple[Cause, ...], situation: Situation, pen: Pen) -> None:

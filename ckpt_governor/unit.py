@@ -12,8 +12,9 @@ from ckpt_governor.announce import Announcer
 from ckpt_governor.copies import follow, leftovers, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
-from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Trouble
+from ckpt_governor.facts import Copy, CopyStatus, Job, Moment, Notice, Observation, Sighting, Trouble
 from ckpt_governor.files import Paths, TooLarge, make_control, read_bounded, words_of
+from ckpt_governor.formats import stages_beside
 from ckpt_governor.judge import copies_that_matter
 from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run
 from ckpt_governor.memory import parse_ledger
@@ -27,6 +28,8 @@ from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_numbers, pa
 from ckpt_governor.rules import window_s
 from ckpt_governor.settings import POLL_BUSY_S, Settings
 
+REQUEST_ID_MAX = 2**50
+"""A damaged file must not push the ids to where JSON readers lose their last digits."""
 LEDGER_BYTES_MAX = 4 * 1024 * 1024
 SAME_RUN_GAP_S = 600.0
 """A governor that comes back later than this after the last look begins another run."""
@@ -178,7 +181,7 @@ class Unit:
             self._troubles = (Trouble(key="ledger", reason="ledger", text=text),)
         request = state.get("request")
         ids = [ledger.last_id, state.get("last_id"), request.get("id") if isinstance(request, dict) else None]
-        whole = [number for number in ids if isinstance(number, int) and 0 <= number < 2**62]
+        whole = [number for number in ids if isinstance(number, int) and 0 <= number < REQUEST_ID_MAX]
         return evolve(ledger, last_id=max(whole, default=0))
 
     def _last_look_s(self, state: dict[str, object]) -> float | None:
@@ -239,9 +242,11 @@ class Unit:
         self, moment: Moment, numbers: Numbers, notices: tuple[Notice, ...], job: Job | None
     ) -> tuple[Observation, float | None]:
         """The world of this moment, and the seconds until something must be looked at again."""
+        # The volume's clock minus the steady axis; copies before glue, so that no copy seems older than its mark.
+        offset_s = self._offset_s + moment.wall_minus_steady_s
+        look = self._scanner.look(moment.now_s, offset_s)
         glue = self._glue.look(moment, self._offset_s)
         known_job = self._job_eye.look(glue.job, moment) if job is None else _merged(job, glue.job, moment)
-        look = self._scanner.look(moment.now_s, self._offset_s)
         blind = look.blind or glue.blind or self.write_error
         if not blind and not look.partial:
             request = self.ledger.request
@@ -254,6 +259,7 @@ class Unit:
                 settle=settle(self.ledger, numbers, known_job, self.settings.poll_s),
                 last_serial=self.ledger.last_serial,
             )
+            copies = _with_times(copies, look.sightings)
             last_serial = max((self.ledger.last_serial, *(copy.serial for copy in copies)))
             self.ledger = evolve(self.ledger, copies=copies, last_serial=last_serial)
             self._look_s = moment.now_s
@@ -261,6 +267,7 @@ class Unit:
         troubles = (*glue.troubles, *self._troubles, *(_dangling(name, to) for name, to in look.dangling))
         if self.numbers_file.trouble is not None:
             troubles = (*troubles, self.numbers_file.trouble)
+        top = newest_sound(self.ledger.copies)
         heard_id = glue.seen_id
         if heard_id is not None and (self._heard is None or self._heard[0] != heard_id):
             self._heard = (heard_id, moment.now_s)
@@ -272,6 +279,7 @@ class Unit:
             notices=(*notices, *glue.notices),
             volume=volume(self.paths.unit),
             copy_count=look.copy_count,
+            stages_beside=stages_beside(top.format) if top is not None else False,
             leftover_bytes=sum(item.bytes for item in left),
             leftover_names=tuple(item.name for item in left),
             job=known_job,
@@ -333,6 +341,17 @@ class Unit:
             self._glue.close()
             self._lock.release()
             self._lock = None
+
+
+def _with_times(copies: tuple[Copy, ...], sightings: tuple[Sighting, ...]) -> tuple[Copy, ...]:
+    """The copies with the volume's own times of this look."""
+    times = {sighting.name: sighting.written_s for sighting in sightings}
+    return tuple(
+        copy
+        if times.get(copy.name, copy.written_s) == copy.written_s
+        else evolve(copy, written_s=times[copy.name])
+        for copy in copies
+    )
 
 
 def _beat(state: dict[str, object]) -> int:

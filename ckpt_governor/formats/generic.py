@@ -9,6 +9,7 @@ from collections.abc import Collection
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member
 from ckpt_governor.formats.naming import (
+    CONCATENATED_SUFFIXES,
     COPY_SUFFIXES,
     certain_steps,
     is_log,
@@ -89,7 +90,9 @@ class GenericFolder(Format):
     def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
         if holds_copies(name, files, folders):
             return False
-        return numbered_word(name) or suffix_of(name) in COPY_SUFFIXES or MANIFEST in files
+        if numbered_word(name) or suffix_of(name) in COPY_SUFFIXES or MANIFEST in files:
+            return True
+        return any(suffix_of(inner) in CONCATENATED_SUFFIXES for inner in files)
 
     def judge(self, files: Files) -> Judgement:
         wrong, _ = _judge_members(files)

@@ -11,6 +11,9 @@ _SUFFIXES = (
 COPY_SUFFIXES = frozenset(_SUFFIXES.split())
 """A plain file with one of these endings is taken for a copy."""
 
+CONCATENATED_SUFFIXES = frozenset(["distcp"])
+"""Of torch.distributed.checkpoint: archives one after another, whose offsets are not those of the file."""
+
 _PACKED = frozenset(["gz", "bz2", "xz", "zst", "lz4", "z"])
 
 _OTHERS = (

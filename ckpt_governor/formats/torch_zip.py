@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ckpt_governor.formats.interface import Files, Format, Judgement
-from ckpt_governor.formats.naming import suffix_of
+from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, suffix_of
 from ckpt_governor.formats.zip_records import LOCAL, Record, deep_check_archive, first_name, judge_archive
 
 _SUFFIXES = ("pt", "pth", "ckpt", "bin")
@@ -17,6 +17,8 @@ class TorchZip(Format):
     word = "torch-zip"
 
     def claims_file(self, name: str, head: bytes) -> bool:
+        if suffix_of(name) in CONCATENATED_SUFFIXES:
+            return False
         if len(head) >= len(LOCAL):
             return first_name(head).endswith(b"/data.pkl") or (
                 head.startswith(LOCAL) and first_name(head) == b"" and suffix_of(name) in _SUFFIXES

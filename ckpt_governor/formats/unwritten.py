@@ -22,10 +22,15 @@ def judge_tail(file: OpenFile, files: Files, data_at: int) -> Judgement:
     if hole_at is None or file.size - max(hole_at, data_at) < _HOLE_BYTES_MIN:
         return COMPLETE
     why = f"its last {file.size - max(hole_at, data_at)} bytes were never written"
-    former = files.former
-    if former is not None and former.hole_at is not None:
-        if former.hole_at < hole_at or (former.structure is Structure.INCOMPLETE and not former.provisional):
-            return Judgement(Structure.INCOMPLETE, why, hole_at)
+    if _moves(files.former, hole_at):
+        return Judgement(Structure.INCOMPLETE, why, hole_at)
     if files.age_s < YOUNG_S:
         return Judgement(Structure.INCOMPLETE, why, hole_at, provisional=True)
     return Judgement(Structure.COMPLETE, f"{why} and read as zeros", hole_at)
+
+
+def _moves(former: Judgement | None, hole_at: int) -> bool:
+    """Whether the hole was seen to shrink, now or before."""
+    if former is None or former.hole_at is None:
+        return False
+    return former.hole_at < hole_at or (former.structure is Structure.INCOMPLETE and not former.provisional)

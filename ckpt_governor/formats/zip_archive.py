@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ckpt_governor.formats.interface import Files, Format, Judgement
-from ckpt_governor.formats.naming import names_a_copy
+from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, names_a_copy, suffix_of
 from ckpt_governor.formats.zip_records import LOCAL, deep_check_archive, judge_archive
 
 
@@ -15,7 +15,8 @@ class ZipArchive(Format):
     word = "zip"
 
     def claims_file(self, name: str, head: bytes) -> bool:
-        return head.startswith(LOCAL) and names_a_copy(name)
+        one_archive = head.startswith(LOCAL) and suffix_of(name) not in CONCATENATED_SUFFIXES
+        return one_archive and names_a_copy(name)
 
     def judge(self, files: Files) -> Judgement:
         with files.open("") as file:

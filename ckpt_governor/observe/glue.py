@@ -100,7 +100,7 @@ class GlueReader:
         job, seen = self._files.get("job.json"), self._files.get("seen")
         return GlueLook(
             notices=notices,
-            ending=self._ending(),
+            ending=self._ending(moment, volume_offset_s),
             job=job.job if job is not None else None,
             seen_id=seen.seen_id if seen is not None else None,
             troubles=tuple(troubles),
@@ -246,11 +246,12 @@ class GlueReader:
             ack_name=name,
         )
 
-    def _ending(self) -> Ending | None:
+    def _ending(self, moment: Moment, volume_offset_s: float) -> Ending | None:
         file = self._files.get("ending")
         if file is None or not file.signature:
             return None
-        return Ending(identity=f"{file.inode}:{file.signature[2]}", seen_s=file.first_s)
+        written_s = file.signature[2] / 1e9 - volume_offset_s - moment.wall_minus_steady_s
+        return Ending(identity=f"{file.inode}:{file.signature[2]}", seen_s=file.first_s, written_s=written_s)
 
     def _forget(self, name: str) -> None:
         file = self._files.pop(name, None)

@@ -1,0 +1,173 @@
+"""``ckptctl conditions`` and ``copies``: a look at a unit that leaves no trace in it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ckpt_governor.cli.look import View, age_text, complain_of, look_at_unit
+from ckpt_governor.cli.table import print_table
+from ckpt_governor.cli.view import (
+    EXIT_BAD,
+    EXIT_BLIND,
+    EXIT_DONE,
+    VERSION,
+    Commands,
+    add_command,
+    add_json,
+    add_unit,
+    complain,
+    print_json,
+    unit_of,
+)
+from ckpt_governor.copies import newest, newest_sound
+from ckpt_governor.durations import format_bytes, format_duration
+from ckpt_governor.facts import CopyStatus, Reading
+from ckpt_governor.wording import printable
+
+VALUE_WORDS = {True: "1", False: "0", None: "unknown"}
+
+
+def add_conditions(commands: Commands) -> None:
+    """``ckptctl conditions``."""
+    parser = add_command(
+        commands,
+        "conditions",
+        "Shows all 14 conditions: 1, 0 or unknown, why, where it was read and how long ago.",
+        "ckptctl conditions /ckpt",
+    )
+    add_unit(parser)
+    add_json(parser)
+
+
+def add_copies(commands: Commands) -> None:
+    """``ckptctl copies``."""
+    parser = add_command(
+        commands,
+        "copies",
+        "Shows every copy: sound, writing, broken or unknown, and why; leftovers of dead writes and links that name"
+        " nothing. Needs no governor: a copy that none has followed is judged by its structure, and as broken when it"
+        " is incomplete and was quiet for longer than a write may be. Exit 1 when the newest copy is broken.",
+        "ckptctl copies /ckpt",
+        "ckptctl copies /ckpt --json",
+    )
+    add_unit(parser)
+    add_json(parser)
+
+
+# ---- conditions ------------------------------------------------------------------------------------------------
+
+
+def conditions(given: argparse.Namespace) -> int:
+    """Shows all 14."""
+    view = look_at_unit(unit_of(given))
+    records = [_condition_record(reading, view) for reading in view.readings]
+    if given.json:
+        print_json({"v": VERSION, "conditions": records})
+    else:
+        rows = [
+            (
+                reading.condition.value,
+                VALUE_WORDS[reading.value],
+                format_duration(max(0.0, view.moment.now_s - reading.read_s)),
+                reading.source,
+                reading.why + _left(reading, view),
+            )
+            for reading in view.readings
+        ]
+        print_table(("condition", "value", "age", "source", "why"), rows)
+    return _end(view)
+
+
+def _condition_record(reading: Reading, view: View) -> dict[str, Any]:
+    return {
+        "name": reading.condition.value,
+        "value": None if reading.value is None else int(reading.value),
+        "why": reading.why or None,
+        "source": reading.source if reading.source != "none" else None,
+        "age_s": round(max(0.0, view.moment.now_s - reading.read_s), 3),
+        "deadline": view.unix(reading.deadline_s),
+    }
+
+
+def _left(reading: Reading, view: View) -> str:
+    if reading.deadline_s is None:
+        return ""
+    left_s = reading.deadline_s - view.moment.now_s
+    return f", {format_duration(left_s)} left" if left_s > 0 else f", {format_duration(-left_s)} ago"
+
+
+# ---- copies ----------------------------------------------------------------------------------------------------
+
+
+def copies(given: argparse.Namespace) -> int:
+    """Shows every copy; exit 1 when the newest is broken."""
+    view = look_at_unit(unit_of(given))
+    if given.json:
+        print_json(_copies_record(view))
+    else:
+        _print_copies(view)
+    if view.truncated:
+        complain("there is more than could be looked at: old copies are left out")
+    code, top = _end(view), newest(view.copies)
+    broken = top is not None and top.status is CopyStatus.BROKEN
+    return EXIT_BAD if broken and code == EXIT_DONE else code
+
+
+def _copies_record(view: View) -> dict[str, Any]:
+    top = newest_sound(view.copies)
+    return {
+        "v": VERSION,
+        "unit": view.paths.unit,
+        "copies": [
+            {
+                "name": copy.name,
+                "format": copy.format,
+                "step": copy.step,
+                "bytes": copy.bytes,
+                "status": copy.status.value,
+                "why": copy.why or None,
+                "seen_at": view.unix(copy.first_seen_s),
+                "captured_at": view.unix(copy.began_s),
+            }
+            for copy in view.copies
+        ],
+        "leftovers": [{"name": left.name, "bytes": left.bytes} for left in view.leftovers],
+        "dangling": [{"name": name, "to": to} for name, to in view.dangling],
+        "newest_sound": None if top is None else top.name,
+    }
+
+
+def _print_copies(view: View) -> None:
+    rows = [
+        (
+            copy.name,
+            copy.format,
+            "-" if copy.step is None else str(copy.step),
+            format_bytes(copy.bytes),
+            age_text(copy, view),
+            copy.status.value,
+            copy.why,
+        )
+        for copy in view.copies
+    ]
+    if rows:
+        print_table(("copy", "format", "step", "size", "age", "status", "why"), rows)
+    else:
+        print("no copies")
+    for left in view.leftovers:
+        print(f"leftover  {printable(left.name)}  {format_bytes(left.bytes)}")
+    for name, to in view.dangling:
+        print(f"dangling  {printable(name)} -> {printable(to)}")
+
+
+# ---- the end of a look -----------------------------------------------------------------------------------------
+
+
+def _end(view: View) -> int:
+    """Tells what could not be read; the exit code of a look at one unit."""
+    complain_of([view])
+    if view.world.blind:
+        complain(f"{view.paths.unit} is blind: {view.world.blind}")
+        return EXIT_BLIND
+    return EXIT_DONE

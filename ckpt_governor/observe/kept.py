@@ -1,0 +1,335 @@
+"""One copy as the scanner keeps it from look to look: looked at by ``stat``, opened only when it changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+
+from ckpt_governor.facts import Sighting, Structure
+from ckpt_governor.formats import format_named, format_of_file
+from ckpt_governor.formats.generic import MARKERS, empty_member
+from ckpt_governor.formats.interface import HEAD_BYTES, Format, Judgement, Member
+from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other, names_a_copy, step_of
+from ckpt_governor.formats.reading import RegularFile, words
+from ckpt_governor.observe.tree import Folder, gone
+
+MEMBERS_MAX = 50_000
+_DEPTH_MAX = 8
+_RACY_S = 2.0
+"""A file may change again within the tick of its mtime: what was found incomplete that soon is looked at once more."""
+_ERROR_RETRY_S = 5.0
+_UNNAMED_BYTES_MIN = 64 * 1024
+"""A temporary that promises no name counts as part of a write from this size on, or when its bytes tell its format."""
+
+Lister = Callable[[str], Folder]
+
+
+class Kept:
+    """A file, a group of loose files or a folder that is one copy, may be one, or is a part of a write."""
+
+    __slots__ = (
+        "again_s",
+        "beside",
+        "changed_s",
+        "due",
+        "error",
+        "format",
+        "former",
+        "group",
+        "judged",
+        "likely",
+        "mark",
+        "members",
+        "order",
+        "path",
+        "retired",
+        "shown",
+        "sniffed",
+        "temporary",
+        "twin_of",
+        "written_ns",
+    )
+
+    def __init__(
+        self, path: str, format: Format | None = None, group: tuple[str, ...] = (), *, temporary: bool = False
+    ) -> None:
+        self.path = path
+        self.format = format
+        """Of a folder or group by its names; of a file by its first bytes, and None when it is no copy or not asked."""
+        self.group = group
+        """The loose files that together are one copy."""
+        self.temporary = temporary
+        self.likely = format is not None or names_a_copy(self.name)
+        """Its name alone makes it a copy."""
+        self.members: tuple[Member, ...] = ()
+        self.mark: tuple[int, int] | None = None
+        """Device and inode of a folder; None when it is none."""
+        self.beside: tuple[int | None, ...] = ()
+        """The times of the marks beside it."""
+        self.error = ""
+        self.judged: Judgement | None = None
+        self.former: dict[str, tuple[Member, Judgement | None]] = {}
+        """Members of a folder or group as they were when each was judged by itself."""
+        self.sniffed = (0, 0)
+        self.shown: Sighting | None = None
+        self.changed_s = 0.0
+        self.written_ns = 0
+        self.again_s: float | None = None
+        self.order = 0
+        self.retired = False
+        self.twin_of: tuple[str, str] | None = None
+        self.due = 0
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds it."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in that folder."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one file."""
+        return self.mark is None and not self.group
+
+
+def see(kept: Kept, root: int, list_folder: Lister) -> bool:
+    """Look at sizes and times; True when anything is new. Raises FileNotFoundError when nothing is left of it."""
+    error, members = "", kept.members
+    try:
+        if kept.mark is not None:
+            kept.mark = list_folder(kept.path).mark[:2]
+            members = tuple(islice(_walk(root, kept.path, "", list_folder, 0), MEMBERS_MAX))
+        else:
+            members = tuple(_stats(root, kept))
+    except OSError as failure:
+        if gone(failure):
+            raise FileNotFoundError from None
+        error = words(failure)
+    if not members and not error:
+        raise FileNotFoundError
+    new = members != kept.members or error != kept.error
+    if new and kept.single and kept.members and members[0].inode != kept.members[0].inode:
+        kept.judged = None  # so that a hole of another file is not taken for this one's
+    kept.members, kept.error = members, error
+    kept.written_ns = max((member.mtime_ns for member in members), default=0)
+    return new
+
+
+def _stats(root: int, kept: Kept) -> Iterator[Member]:
+    for name in kept.group or ("",):
+        path = join(kept.folder, name) if name else kept.path
+        try:
+            found = os.stat(path, dir_fd=root, follow_symlinks=False)
+        except OSError as error:
+            if gone(error):
+                continue
+            raise
+        if stat.S_ISREG(found.st_mode):
+            yield _member(name, found)
+
+
+def _walk(root: int, path: str, inner: str, list_folder: Lister, depth: int) -> Iterator[Member]:
+    """The regular files below a folder, in a fixed order; logs are no part of a copy."""
+    at = join(path, inner)
+    folder = list_folder(at)
+    if folder.parts is None:
+        folder.parts = [name for name in folder.files if not (is_log(name) or is_ignored(name))]
+    for name in folder.parts:
+        try:
+            found = os.stat(f"{at}/{name}", dir_fd=root, follow_symlinks=False)
+        except OSError as error:
+            if gone(error):
+                continue
+            raise
+        if stat.S_ISREG(found.st_mode):
+            yield _member(join(inner, name), found)
+    for name in folder.folders if depth < _DEPTH_MAX else ():
+        try:
+            yield from _walk(root, path, join(inner, name), list_folder, depth + 1)
+        except OSError as error:
+            if not gone(error):
+                raise
+
+
+def _member(name: str, found: os.stat_result) -> Member:
+    return Member(name, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def join(folder: str, name: str) -> str:
+    """A path below the unit."""
+    return f"{folder}/{name}" if folder and name else folder or name
+
+
+class FilesOf:
+    """What a format is given of one copy."""
+
+    def __init__(
+        self, kept: Kept, root: int, beside: Collection[str], age_s: float, member: Member | None = None
+    ) -> None:
+        self._kept, self._root = kept, root
+        self._member = member
+        self.name = (member.name if member else kept.path).rpartition("/")[2]
+        self.members = kept.members if member is None else (member._replace(name=""),)
+        self.beside = beside
+        self.former = kept.judged
+        if member is not None:
+            known = kept.former.get(member.name)
+            self.former = known[1] if known is not None and known[0].inode == member.inode else None
+        self.age_s = age_s
+
+    def _path(self, name: str) -> str:
+        inner = join(self._member.name, name) if self._member is not None else name
+        return join(self._kept.folder if self._kept.group else self._kept.path, inner)
+
+    def open(self, member: str) -> RegularFile:
+        """One of the members."""
+        return RegularFile(self._root, self._path(member))
+
+    def mtime_ns_beside(self, name: str) -> int | None:
+        """Of a regular file in the folder that holds the copy."""
+        return mtime_ns(self._root, join(self._kept.folder, name))
+
+    def judge_member(self, member: Member) -> Judgement | None:
+        """By the format of its own that the member's bytes tell."""
+        known = self._kept.former.get(member.name)
+        if known is not None and known[0] == member and not (known[1] is not None and known[1].provisional):
+            return known[1]
+        judgement = empty_member(member) or self._judge_alone(member)
+        self._kept.former[member.name] = (member, judgement)
+        return judgement
+
+    def _judge_alone(self, member: Member) -> Judgement | None:
+        name = member.name.rpartition("/")[2]
+        if is_other(name):
+            return None
+        try:
+            with self.open(member.name) as file:
+                format = format_of_file(name, file.read_at(0, HEAD_BYTES))
+            if format is None or format.word == "file":
+                return None
+            return format.judge(FilesOf(self._kept, self._root, (), self.age_s, member))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return Judgement(Structure.UNREADABLE, words(error))
+
+
+def mtime_ns(root: int, path: str) -> int | None:
+    """The modification time of a regular file, None when there is none."""
+    try:
+        found = os.stat(path, dir_fd=root, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else None
+
+
+def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_offset_s: float) -> None:
+    """Recognise it and judge its structure. Raises FileNotFoundError when it is being removed."""
+    kept.again_s = None
+    volume_age_s = now_s + volume_offset_s - kept.written_ns / 1e9
+    error = kept.error
+    if not error:
+        try:
+            kept.judged = _judged(kept, root, beside, max(volume_age_s, now_s - kept.changed_s))
+        except OSError as failure:
+            if gone(failure):
+                raise FileNotFoundError from None
+            error = words(failure)
+    if error:
+        kept.judged = Judgement(Structure.UNREADABLE, error)
+        kept.again_s = now_s + _ERROR_RETRY_S
+    elif kept.judged is not None and kept.judged.provisional:
+        kept.again_s = now_s
+    elif kept.judged is not None and kept.judged.structure is Structure.INCOMPLETE:
+        kept.again_s = now_s + _RACY_S if abs(volume_age_s) < _RACY_S else None
+    kept.shown = _sighting(kept, volume_offset_s)
+
+
+def restless(kept: Kept, now_s: float, volume_offset_s: float) -> None:
+    """It changed while it was being judged: whatever was read is not what is there now."""
+    kept.judged = Judgement(Structure.INCOMPLETE, "it changes while it is looked at")
+    kept.again_s = now_s
+    kept.shown = _sighting(kept, volume_offset_s)
+
+
+def _judged(kept: Kept, root: int, beside: Collection[str], age_s: float) -> Judgement | None:
+    files = FilesOf(kept, root, beside, age_s)
+    if kept.single:
+        _recognise(kept, files)
+    if kept.format is None:
+        return None
+    if kept.temporary:
+        return Judgement(Structure.INCOMPLETE, "under a temporary name")
+    judgement = kept.format.judge(files)
+    if len(kept.former) > 2 * len(kept.members):
+        names = {member.name for member in kept.members}
+        kept.former = {name: known for name, known in kept.former.items() if name in names}
+    return judgement
+
+
+def _recognise(kept: Kept, files: FilesOf) -> None:
+    """Ask the registry by name and first bytes; a file that is none of ours is not opened again as it grows."""
+    member = kept.members[0]
+    if (
+        kept.format is None
+        and kept.sniffed[0] == member.inode
+        and HEAD_BYTES <= kept.sniffed[1] <= member.bytes
+    ):
+        return
+    with files.open("") as file:
+        head = file.read_at(0, HEAD_BYTES)
+    kept.sniffed = (member.inode, member.bytes)
+    promised = final_of(files.name) if kept.temporary else files.name
+    kept.format = format_of_file(promised, head)
+    if kept.format is None and kept.temporary and member.bytes >= _UNNAMED_BYTES_MIN:
+        kept.format = format_named("file")
+
+
+def _sighting(kept: Kept, volume_offset_s: float) -> Sighting | None:
+    if kept.format is None or kept.judged is None:
+        return None
+    counted = [member for member in kept.members if member.name not in MARKERS] or list(kept.members)
+    sizes = {(member.device, member.inode): member.bytes for member in counted}
+    return Sighting(
+        name=kept.path,
+        format=kept.format.word,
+        step=step_of(final_of(kept.name) if kept.temporary else kept.name),
+        bytes=sum(sizes.values()),
+        structure=kept.judged.structure,
+        why=kept.judged.why,
+        fingerprint=_fingerprint(kept, counted),
+        inode=_identity(kept),
+        written_s=max((member.mtime_ns for member in counted), default=0) / 1e9 - volume_offset_s,
+        temporary=kept.temporary,
+    )
+
+
+def _identity(kept: Kept) -> str:
+    if kept.mark is not None:
+        return f"{kept.mark[0]:x}:{kept.mark[1]:x}"
+    if not kept.members:
+        return "0:0"
+    first = kept.members[0]
+    if kept.group:
+        return f"{first.device:x}:{zlib.crc32(os.fsencode(kept.path)):x}:group"
+    return f"{first.device:x}:{first.inode:x}"
+
+
+def _fingerprint(kept: Kept, counted: list[Member]) -> str:
+    """The inodes before the first dot, all else after it. No ctime is in it: a new hard link is no change."""
+    if kept.single and counted:
+        member = counted[0]
+        return f"{member.inode:x}.{member.bytes:x}.{member.mtime_ns:x}"
+    inodes, content = zlib.crc32(b"%d" % kept.mark[1]) if kept.mark is not None else 0, 0
+    for member in counted:
+        inodes = zlib.crc32(b" %d" % member.inode, inodes)
+        line = b"%d %d " % (member.bytes, member.mtime_ns) + os.fsencode(member.name)
+        content = zlib.crc32(line + b"\0", content)
+    return f"{inodes:x}.{len(counted):x}.{sum(member.bytes for member in counted):x}.{content:x}"
