@@ -193,7 +193,7 @@ def _urgent(ledger: Ledger) -> tuple[object, ...]:
 
 def _lazy(ledger: Ledger) -> Ledger:
     """The ledger without what changes at every look."""
-    return evolve(ledger, look_s=None, run=evolve(ledger.run, stalest_s=0.0))
+    return evolve(ledger, look_s=None, look_boot_s=None, run=evolve(ledger.run, stalest_s=0.0))
 
 
 def _read_acks(folder: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from ckpt_governor.copies import being_written, newest, newest_sound
 from ckpt_governor.facts import Copy, CopyStatus, Observation
 from ckpt_governor.ledger import (
     JUDGED_MAX,
+    REPAIRS_IN_ROW_MAX,
     SAMPLES_MAX,
     WRITES_MAX,
     Cause,
@@ -160,8 +161,18 @@ def _take_broken(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
         )
     for cause in open_causes(ledger):
         if cause.state is CauseState.ASKED:
-            ledger = change_cause(ledger, cause.key, state=CauseState.WAITING, since_s=world.now_s)
+            ledger = _reopen(cause, world.now_s, ledger)
     return evolve(ledger, request=None)
+
+
+def _reopen(cause: Cause, now_s: float, ledger: Ledger) -> Ledger:
+    """After a broken answer a cause wants a write again; after three in a row nobody is made to wait any longer."""
+    if ledger.repairs_in_row < REPAIRS_IN_ROW_MAX:
+        return change_cause(ledger, cause.key, state=CauseState.WAITING, since_s=now_s)
+    if cause.key.startswith("end:"):
+        ledger = end_served(cause, now_s, False, ledger)
+    window = cause.key.startswith("window:")
+    return change_cause(ledger, cause.key, state=CauseState.WITHDRAWN if window else CauseState.MISSED)
 
 
 def _take_unknown(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
@@ -219,7 +230,9 @@ def prune(world: Observation, ledger: Ledger) -> Ledger:
     causes = tuple(
         cause
         for cause in ledger.causes
-        if cause.open or cause.key in keep or cause.key.startswith(("notice:", "end:"))
+        if cause.open
+        or cause.key.startswith(("notice:", "end:"))
+        or (cause.key in keep and cause.state is not CauseState.WITHDRAWN)
     )
     return ledger if len(causes) == len(ledger.causes) else evolve(ledger, causes=causes)
 

@@ -9,6 +9,7 @@ from ckpt_governor.durations import format_duration
 from ckpt_governor.ledger import (
     Cause,
     CauseState,
+    Ledger,
     Refusal,
     Request,
     RequestKind,
@@ -17,8 +18,8 @@ from ckpt_governor.ledger import (
     next_id,
     open_causes,
 )
-from ckpt_governor.placement import Misfit, space_misfit, time_misfit
-from ckpt_governor.rules import TRIES_MAX, reissue
+from ckpt_governor.placement import space_misfit, time_misfit
+from ckpt_governor.rules import reissue
 from ckpt_governor.situation import Pen, Situation
 
 OVERDUE_S = 15.0
@@ -28,56 +29,63 @@ OVERDUE_MARGIN_S = 5.0
 
 def ask(situation: Situation, pen: Pen) -> None:
     """What is due and fits shares one request; what does not fit is refused, each with its reason."""
+    _say_released(situation, pen)
     due = [cause for cause in open_causes(pen.ledger) if _is_due(cause, situation)]
-    due = [cause for cause in due if _fits(cause, situation, pen)]
-    due = [cause for cause in due if not _is_held(cause, situation, pen)]
-    if not due:
-        return
-    due += [
-        cause for cause in open_causes(pen.ledger) if cause not in due and _overlaps(cause, due, situation)
-    ]
-    if pen.ledger.request is not None:
+    due = [cause for cause in due if not _is_being_served(cause, situation, pen)]
+    due = [cause for cause in due if _fits_time(cause, situation, pen)]
+    due = [cause for cause in due if not _waits_for_write(cause, situation, pen)]
+    due = [cause for cause in due if _fits_space(cause, situation, pen)]
+    due += _overlapping(due, situation, pen)
+    if due and pen.ledger.request is not None:
         _join(due, pen.ledger.request, situation, pen)
-    else:
+    elif due:
         _request(due, situation, pen)
+    pen.ledger = _refreshed(pen.ledger)
 
 
 def _is_due(cause: Cause, situation: Situation) -> bool:
     return cause.state is CauseState.WAITING and cause.since_s <= situation.now_s
 
 
-def _fits(cause: Cause, situation: Situation, pen: Pen) -> bool:
-    """Whether a write for this cause fits the time and the space; a refusal is printed."""
-    misfit: Misfit | None = time_misfit(cause.deadline_s, situation.costs, situation.now_s)
-    if misfit is not None:
-        pen.refuse(cause, misfit.refusal, misfit.text)
-        pen.ledger = change_cause(pen.ledger, cause.key, state=CauseState.UNFIT)
+def _say_released(situation: Situation, pen: Pen) -> None:
+    """A deadline moved so near that what was asked for no longer fits: the request stays, its hook is let go."""
+    for cause in open_causes(pen.ledger):
+        if cause.state is CauseState.ASKED and cause.released:
+            misfit = time_misfit(cause.deadline_s, situation.costs, situation.now_s)
+            if misfit is not None:
+                pen.refuse(cause, misfit.refusal, misfit.text)
+
+
+def _is_being_served(cause: Cause, situation: Situation, pen: Pen) -> bool:
+    """A write that began after the cause serves it."""
+    writing = situation.writing
+    if writing is None or not serves(writing, cause, situation.world):
         return False
-    misfit = space_misfit(situation.world, situation.numbers, pen.ledger, situation.costs)
+    if not cause.key.startswith("end:"):  # training's end has its line with the copy's name already
+        text = f"{cause.reason}: the write of {writing.name} that has begun serves it"
+        pen.refuse(cause, Refusal.IN_FLIGHT, text)
+    return True
+
+
+def _fits_time(cause: Cause, situation: Situation, pen: Pen) -> bool:
+    """A write that cannot be sound before the deadline is refused for good, and its hook let go."""
+    misfit = time_misfit(cause.deadline_s, situation.costs, situation.now_s)
     if misfit is None:
         return True
-    verdict = Verdict.INFEASIBLE if misfit.for_ever else Verdict.SKIP
-    pen.refuse(cause, misfit.refusal, f"{cause.reason}: {misfit.text}", verdict=verdict)
+    pen.refuse(cause, misfit.refusal, misfit.text)
+    pen.ledger = change_cause(pen.ledger, cause.key, state=CauseState.UNFIT)
     return False
 
 
-def _is_held(cause: Cause, situation: Situation, pen: Pen) -> bool:
-    """A write is going on: it serves a cause that it began after; another cause's own write comes after it."""
+def _waits_for_write(cause: Cause, situation: Situation, pen: Pen) -> bool:
+    """A write is going on that began before the cause: its own write comes after it, while there is time to wait."""
     writing = situation.writing
     if writing is None:
         return False
-    if serves(writing, cause, situation.world):
-        if cause.key.startswith("end:"):
-            return True  # the last copy is on its way; its line comes with it
-        pen.refuse(
-            cause, Refusal.IN_FLIGHT, f"{cause.reason}: the write of {writing.name} that has begun serves it"
-        )
-        return True
-    left_s = None if cause.deadline_s is None else cause.deadline_s - situation.now_s
-    need_s = situation.costs.need_s
-    pressing = left_s is not None and (need_s is None or left_s <= need_s + situation.costs.lag_s)
-    if pressing:
-        return False  # no time to wait for it: the job comes to its save point when it can
+    if cause.deadline_s is not None:
+        left_s, need_s = cause.deadline_s - situation.now_s, situation.costs.need_s
+        if need_s is None or left_s <= need_s + situation.costs.lag_s:
+            return False
     text = f"{cause.reason}: {writing.name} is being written and began before; the next write is asked for after it"
     if cause.key.startswith("window:"):
         text = f"{cause.reason}: {writing.name} is being written and will renew it"
@@ -85,13 +93,51 @@ def _is_held(cause: Cause, situation: Situation, pen: Pen) -> bool:
     return True
 
 
-def _overlaps(cause: Cause, due: list[Cause], situation: Situation) -> bool:
-    """A placed write whose window overlaps that of a write that is due now shares it."""
-    if cause.state is not CauseState.WAITING or cause.deadline_s is None:
-        return False
+def _fits_space(cause: Cause, situation: Situation, pen: Pen) -> bool:
+    """A write that would fill the volume is refused until there is space; whoever waits for it is let go."""
+    misfit = space_misfit(situation.world, situation.numbers, pen.ledger, situation.costs)
+    if misfit is None:
+        return True
+    verdict = Verdict.INFEASIBLE if misfit.for_ever else Verdict.SKIP
+    pen.refuse(cause, misfit.refusal, f"{cause.reason}: {misfit.text}", verdict=verdict)
+    pen.ledger = change_cause(pen.ledger, cause.key, released=True)
+    return False
+
+
+def _overlapping(due: list[Cause], situation: Situation, pen: Pen) -> list[Cause]:
+    """Placed writes whose windows overlap that of the write that is due, or asked for and not begun, share it."""
+    asked = [cause for cause in open_causes(pen.ledger) if cause.state is CauseState.ASKED]
+    if situation.writing is not None:
+        asked = []
+    if not due and not asked:
+        return []
     reach_s = situation.now_s + (situation.costs.write_s or 0.0) + situation.costs.gap_s
-    ends_s = max((other.deadline_s if other.deadline_s is not None else reach_s) for other in due)
-    return cause.since_s <= ends_s and time_misfit(cause.deadline_s, situation.costs, situation.now_s) is None
+    ends_s = max((other.deadline_s if other.deadline_s is not None else reach_s) for other in (*due, *asked))
+    return [
+        cause
+        for cause in open_causes(pen.ledger)
+        if cause not in due
+        and cause.state is CauseState.WAITING
+        and cause.deadline_s is not None
+        and situation.now_s < cause.since_s <= ends_s
+        and time_misfit(cause.deadline_s, situation.costs, situation.now_s) is None
+    ]
+
+
+def _refreshed(ledger: Ledger) -> Ledger:
+    """The request's reason, kind and deadline are those of the causes that it is open for now."""
+    asked = [cause for cause in ledger.causes if cause.state is CauseState.ASKED]
+    if ledger.request is None or not asked:
+        return ledger
+    deadlines = [cause.deadline_s for cause in asked if cause.deadline_s is not None]
+    repair = any(cause.key.startswith("broken:") for cause in asked)
+    request = evolve(
+        ledger.request,
+        reason=_lead(asked).reason,
+        kind=RequestKind.REPAIR if repair else RequestKind.SAVE,
+        deadline_s=min(deadlines, default=None),
+    )
+    return ledger if request == ledger.request else evolve(ledger, request=request)
 
 
 def _lead(causes: list[Cause]) -> Cause:
@@ -122,7 +168,7 @@ def _request(due: list[Cause], situation: Situation, pen: Pen) -> None:
         deadline_s=min(deadlines, default=None),
         patience_from_s=situation.now_s,
     )
-    pen.ledger = evolve(pen.ledger, request=request, last_id=request.id)
+    pen.ledger = evolve(pen.ledger, request=request, last_id=request.id, last_asked_s=situation.now_s)
     for cause in due:
         pen.ledger = change_cause(
             pen.ledger,
@@ -130,6 +176,7 @@ def _request(due: list[Cause], situation: Situation, pen: Pen) -> None:
             state=CauseState.ASKED,
             asked_count=cause.asked_count + 1,
             since_s=min(cause.since_s, situation.now_s),
+            released=False,
         )
     text = broken.text if broken is not None else lead.text
     text += _save_suffix(lead, due, situation)
@@ -158,24 +205,19 @@ def _join(due: list[Cause], request: Request, situation: Situation, pen: Pen) ->
     """
     cost = situation.costs
     expected_s = OVERDUE_S if cost.write_s is None else cost.gap_s + cost.write_s + OVERDUE_MARGIN_S
-    overdue = situation.now_s - request.at_s > expected_s and request.tries < TRIES_MAX
-    asked = [cause for cause in pen.ledger.causes if cause.state is CauseState.ASKED]
-    lead = _lead([*asked, *due])
-    deadlines = [cause.deadline_s for cause in (*asked, *due) if cause.deadline_s is not None]
+    overdue = situation.now_s - request.at_s > expected_s
     for cause in due:
         pen.ledger = change_cause(
-            pen.ledger, cause.key, state=CauseState.ASKED, since_s=min(cause.since_s, request.at_s)
+            pen.ledger,
+            cause.key,
+            state=CauseState.ASKED,
+            since_s=min(cause.since_s, request.at_s),
+            asked_count=cause.asked_count + 1,
+            released=False,
         )
         pen.refuse(
             cause, Refusal.IN_FLIGHT, f"{cause.reason}: the write asked for by {request.reason} serves it"
         )
-    broken = any(cause.key.startswith("broken:") for cause in (*asked, *due))
-    joined = evolve(
-        request,
-        reason=lead.reason,
-        deadline_s=min(deadlines, default=None),
-        kind=RequestKind.REPAIR if broken else RequestKind.SAVE,
-    )
-    pen.ledger = evolve(pen.ledger, request=joined)
     if overdue:
-        reissue(joined, next_id(pen.ledger, situation.now_s), situation.now_s, pen)
+        # What joins was never asked for: its ids are counted anew.
+        reissue(evolve(request, tries=0), next_id(pen.ledger, situation.now_s), situation.now_s, pen)

@@ -8,18 +8,25 @@ from ckpt_governor.answers import end_served, finished, in_flight, serves
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import newest
 from ckpt_governor.durations import format_duration
-from ckpt_governor.facts import CopyStatus, Observation
+from ckpt_governor.facts import CopyStatus, Observation, Trouble
 from ckpt_governor.ledger import CauseState, Refusal, Verdict, change_cause, change_run, open_causes
 from ckpt_governor.situation import Pen
+
+TROUBLES_MAX = 100
+"""Lines about what cannot be read; the surplus is one line."""
 
 
 def say_troubles(world: Observation, pen: Pen) -> None:
     """What cannot be read is said once, and again when it was readable in between."""
-    present = {f"trouble:{trouble.key}" for trouble in world.troubles}
+    troubles = world.troubles
+    if len(troubles) > TROUBLES_MAX:
+        text = f"{len(troubles) - TROUBLES_MAX} more things cannot be read"
+        troubles = (*troubles[:TROUBLES_MAX], Trouble(key="more", reason="unit", text=text))
+    present = {f"trouble:{trouble.key}" for trouble in troubles}
     gone = [key for key in pen.ledger.said if key.startswith("trouble:") and key not in present]
     if gone:
         pen.ledger = evolve(pen.ledger, said=tuple(key for key in pen.ledger.said if key not in gone))
-    for trouble in world.troubles:
+    for trouble in troubles:
         key = f"trouble:{trouble.key}"
         pen.write(Verdict.UNKNOWN, trouble.reason, trouble.text, cause=key, once=key)
 
@@ -28,6 +35,9 @@ def expire(world: Observation, pen: Pen) -> None:
     """A deadline that has passed is missed; whoever waits for its write is told."""
     for cause in open_causes(pen.ledger):
         if cause.deadline_s is None or cause.deadline_s > world.now_s:
+            continue
+        if cause.key.startswith("broken:"):
+            pen.ledger = change_cause(pen.ledger, cause.key, deadline_s=None)  # it only inherited it
             continue
         late = format_duration(world.now_s - cause.deadline_s)
         request = pen.ledger.request

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -20,6 +21,7 @@ AWAY_S = 5.0
 TAIL_S = 5.0
 """How soon after a copy was first judged sound the same bytes may still change their times: Lightning moves a file to
 another device and then sets its mtime back."""
+UNWATCHED_S = 30.0
 HISTORY_S = 60.0
 SMALL_SHARE = 0.9
 SAME_SIZE_SHARE = 0.02
@@ -52,8 +54,17 @@ class _Moment:
     first: bool
 
     @property
+    def gap_s(self) -> float:
+        return 0.0 if self.former_look_s is None else self.now_s - self.former_look_s
+
+    @property
     def away(self) -> bool:
-        return self.former_look_s is not None and self.now_s - self.former_look_s > AWAY_S
+        return self.gap_s > AWAY_S
+
+    @property
+    def unwatched(self) -> bool:
+        """A quiet time that may have passed while the volume hung or the machine slept proves nothing yet."""
+        return self.gap_s >= max(UNWATCHED_S, self.settle.broken_s)
 
 
 def follow(
@@ -90,13 +101,14 @@ def follow(
 
 def newest(copies: Iterable[Copy]) -> Copy | None:
     """The newest copy, whatever it is worth; a temporary or one that is being deleted is none."""
-    return max((copy for copy in copies if _counts(copy)), key=_serial, default=None)
+    there = (copy for copy in copies if not copy.temporary and copy.why not in _DELETIONS)
+    return max(there, key=lambda copy: copy.serial, default=None)
 
 
 def newest_sound(copies: Iterable[Copy]) -> Copy | None:
     """The newest copy that is sound."""
     sound = (copy for copy in copies if copy.status is CopyStatus.SOUND and not copy.temporary)
-    return max(sound, key=_serial, default=None)
+    return max(sound, key=lambda copy: copy.serial, default=None)
 
 
 def being_written(copies: Iterable[Copy]) -> tuple[Copy, ...]:
@@ -107,14 +119,6 @@ def being_written(copies: Iterable[Copy]) -> tuple[Copy, ...]:
 def leftovers(copies: Iterable[Copy]) -> tuple[Copy, ...]:
     """The temporaries of dead writes: they have names and bytes, and count as no copy."""
     return tuple(copy for copy in copies if copy.temporary and copy.status is CopyStatus.UNKNOWN)
-
-
-def _serial(copy: Copy) -> int:
-    return copy.serial
-
-
-def _counts(copy: Copy) -> bool:
-    return not copy.temporary and copy.why not in _DELETIONS
 
 
 # Which sighting is which copy
@@ -138,8 +142,9 @@ def _joined(
         return new if new and new.name in left and same else None
 
     def committed(copy: Copy) -> Sighting | None:
-        gone = copy.temporary and copy.name not in names
-        return next((new for new in left.values() if _commits(copy, new)), None) if gone else None
+        gone = copy.temporary and copy.why != LEFTOVER and copy.name not in names
+        finals = [new for new in left.values() if _commits(copy, new)] if gone else []
+        return max(finals, key=lambda new: len(new.name), default=None)
 
     def replaced(copy: Copy) -> Sighting | None:
         return left.get(copy.name)
@@ -155,8 +160,10 @@ def _joined(
         for copy in trying:
             if (new := rule(copy)) is None:
                 rest.append(copy)
-            else:
-                pairs.append((copy, left.pop(new.name), rule is not replaced))
+                continue
+            if rule is moved:
+                copy = evolve(copy, fingerprint=new.fingerprint)  # noqa: PLW2901 - its bytes are the same
+            pairs.append((copy, left.pop(new.name), rule is not replaced))
     return pairs, list(left.values())
 
 
@@ -186,8 +193,7 @@ def _history(sighting: Sighting, look: tuple[Sighting, ...], moment: _Moment) ->
     """Whether a stranger is an old copy that the bound once dropped. Only where there are more than the bound."""
     if moment.first or moment.former_look_s is None or len(look) <= COPIES_MAX:
         return False
-    settled = sighting.structure in (Structure.COMPLETE, Structure.SHAPELESS)
-    return settled and sighting.written_s < moment.former_look_s - HISTORY_S
+    return not sighting.temporary and sighting.written_s < moment.former_look_s - HISTORY_S
 
 
 # What a sighting makes of a copy
@@ -199,14 +205,12 @@ def _begins_anew(copy: Copy, sighting: Sighting, same: bool, former: Sequence[Co
         return True
     if _unchanged(copy, sighting, moment):
         return False
-    if copy.status is CopyStatus.SOUND:
-        return not (
-            _tail_of_write(copy, sighting, moment)
-            or _late_part(copy, sighting, moment)
-            or _losing(copy, sighting, former)
-        )
     if copy.why in _DELETIONS:
         return sighting.bytes > copy.bytes
+    if _losing(copy, sighting, former):
+        return False
+    if copy.status is CopyStatus.SOUND:
+        return not (_tail_of_write(copy, sighting, moment) or _late_part(copy, sighting, moment))
     if copy.status is CopyStatus.BROKEN:
         return sighting.bytes < copy.bytes
     if copy.why == LEFTOVER:
@@ -235,7 +239,7 @@ def _late_part(copy: Copy, sighting: Sighting, moment: _Moment) -> bool:
 def _losing(copy: Copy, sighting: Sighting, former: Sequence[Copy]) -> bool:
     """An older copy only loses bytes: somebody deletes it, which takes its time in a folder."""
     newer = any(other.status is CopyStatus.SOUND and other.serial > copy.serial for other in former)
-    return newer and sighting.bytes < copy.bytes
+    return newer and sighting.bytes < copy.bytes and not copy.temporary
 
 
 def _carried_on(copy: Copy, sighting: Sighting, former: Sequence[Copy], moment: _Moment) -> Copy:
@@ -244,24 +248,18 @@ def _carried_on(copy: Copy, sighting: Sighting, former: Sequence[Copy], moment: 
     # Its bytes may have changed behind an unchanged time: a sound copy that lost its end is looked at afresh.
     spoilt = copy.status is CopyStatus.SOUND and sighting.structure is Structure.INCOMPLETE
     changed = committed or spoilt or not _unchanged(copy, sighting, moment)
-    now = evolve(
-        copy,
-        name=sighting.name,
-        format=sighting.format,
-        step=sighting.step if sighting.step is not None else copy.step,
-        bytes=sighting.bytes,
-        fingerprint=sighting.fingerprint,
-        inode=sighting.inode,
-        temporary=sighting.temporary,
-    )
+    if not changed and copy.name == sighting.name and copy.inode == sighting.inode:
+        return copy
+    now = evolve(copy, **_seen(sighting), step=copy.step if sighting.step is None else sighting.step)
     if not changed:
         return now
-    deleted = copy.why in _DELETIONS or (copy.status is CopyStatus.SOUND and _losing(copy, sighting, former))
+    deleted = copy.why in _DELETIONS or _losing(copy, sighting, former)
+    tail = sighting.structure is Structure.COMPLETE
     quiet_s = moment.now_s - copy.changed_s
     return evolve(
         now,
         changed_s=moment.now_s,
-        sound_s=None,
+        sound_s=copy.sound_s if tail else None,
         longest_quiet_s=copy.longest_quiet_s if deleted else max(copy.longest_quiet_s, quiet_s),
         status=CopyStatus.WRITING,
         why=BEING_DELETED if deleted else "",
@@ -284,24 +282,23 @@ def _begun(sighting: Sighting, moment: _Moment, since_s: float | None = None) ->
         answered = whole and moment.asked_s is not None
         began_s = min(moment.asked_s, now_s) if answered and moment.asked_s is not None else now_s
     return Copy(
+        **_seen(sighting),
         serial=0,
-        name=sighting.name,
-        format=sighting.format,
         step=sighting.step,
-        bytes=sighting.bytes,
         status=CopyStatus.WRITING,
         why="",
         first_seen_s=now_s,
         began_s=began_s,
-        changed_s=began_s
-        if unseen
-        else now_s,  # so that no write time is learned from a write that nobody saw
+        changed_s=began_s if unseen else now_s,  # no write time is learned from what nobody saw
         pre_existing=moment.first,
         answered=answered,
-        temporary=sighting.temporary,
-        fingerprint=sighting.fingerprint,
-        inode=sighting.inode,
     )
+
+
+def _seen(sighting: Sighting) -> dict[str, Any]:
+    """What a copy takes over from every sighting."""
+    names = ("name", "format", "bytes", "fingerprint", "inode", "written_s", "temporary")
+    return {name: getattr(sighting, name) for name in names}
 
 
 def _numbered(
@@ -313,12 +310,10 @@ def _numbered(
     """
     if moment.first:
         by_step = all(copy.step is not None for copy, _ in begun if not copy.temporary)
-        begun.sort(
-            key=lambda pair: (pair[0].temporary, pair[0].step or 0 if by_step else 0, pair[1].written_s)
-        )
+        begun.sort(key=lambda new: (new[0].temporary, (by_step and new[0].step) or 0, new[0].written_s))
         begun = begun[-COPIES_MAX:]
     else:
-        begun.sort(key=lambda pair: (pair[0].began_s, pair[0].step or 0))
+        begun.sort(key=lambda new: (new[0].began_s, new[0].step or 0))
     return [(evolve(copy, serial=serial + n), sighting) for n, (copy, sighting) in enumerate(begun, 1)]
 
 
@@ -345,29 +340,31 @@ def _judge(copy: Copy, sighting: Sighting, elders: Sequence[Copy], moment: _Mome
     if asked_s is not None and asked_s <= copy.began_s == copy.first_seen_s == copy.changed_s:
         # It was all there at first sight and never changed: it came whole, as an answer.
         copy = evolve(copy, began_s=asked_s, answered=True)
-    return evolve(copy, status=status, why=why, sound_s=moment.now_s)
+    return evolve(
+        copy, status=status, why=why, sound_s=moment.now_s if copy.sound_s is None else copy.sound_s
+    )
 
 
 def _status(
     copy: Copy, sighting: Sighting, elders: Sequence[Copy], moment: _Moment
 ) -> tuple[CopyStatus, str]:
-    settle, quiet_s = moment.settle, moment.now_s - copy.changed_s
+    quiet_s = moment.now_s - copy.changed_s
+    dead = quiet_s >= moment.settle.broken_s and not moment.unwatched
     if copy.temporary:
-        dead = quiet_s >= settle.broken_s
         return (CopyStatus.UNKNOWN, LEFTOVER) if dead else (CopyStatus.WRITING, TEMPORARY)
     if sighting.structure is Structure.COMPLETE:
         return CopyStatus.SOUND, sighting.why
     if sighting.structure is Structure.UNREADABLE:
         return CopyStatus.UNKNOWN, sighting.why
     if copy.why in _DELETIONS:
-        dead = quiet_s >= settle.broken_s
         return (CopyStatus.UNKNOWN, HALF_DELETED) if dead else (CopyStatus.WRITING, BEING_DELETED)
-    missing = sighting.why if sighting.structure is Structure.INCOMPLETE else _too_small(copy, elders)
-    if missing:
-        return (CopyStatus.BROKEN if quiet_s >= settle.broken_s else CopyStatus.WRITING), missing
+    incomplete = sighting.structure is Structure.INCOMPLETE
+    missing = sighting.why if incomplete else _too_small(copy, elders)
+    if incomplete or missing:
+        return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing
     if moment.first:
         quiet_s = moment.now_s - sighting.written_s  # or every restart would wait for copies of last week
-    return (CopyStatus.SOUND if quiet_s >= settle.sound_s else CopyStatus.WRITING), sighting.why
+    return (CopyStatus.SOUND if quiet_s >= moment.settle.sound_s else CopyStatus.WRITING), sighting.why
 
 
 def _too_small(copy: Copy, elders: Sequence[Copy]) -> str:

@@ -96,7 +96,7 @@ def format_precise(seconds: float) -> str:
 
 def parse_bytes(value: object) -> int:
     """Bytes from ``14GB``, ``512MiB``, ``1.5T`` or a whole number. Raises ValueError with what would be right."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
         return value
     if isinstance(value, str) and len(value) <= _TEXT_LENGTH_MAX:
         match = _BYTES.fullmatch(value.strip().lower())

@@ -15,6 +15,7 @@ from ckpt_governor.ledger import (
     Edge,
     Ledger,
     Reason,
+    SpaceBlock,
     cause_with,
     change_cause,
     change_run,
@@ -26,6 +27,8 @@ from ckpt_governor.prices import risk_period_s
 
 SAME_NOTICE_S = 5.0
 """Notices of one condition whose deadlines lie this near to each other are one."""
+OUT_OF_SPACE = (28, 122)
+"""ENOSPC and EDQUOT."""
 LOOK_AHEAD_S = 600.0
 """The allotted time counts as ending when its end is nearer than this, or than twice what a write needs."""
 EDGE_OFF_S = 300.0
@@ -49,6 +52,7 @@ def take_in(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) 
 
 def _take_in_job(world: Observation, ledger: Ledger) -> Ledger:
     """A job that is known to be another one starts its own clock; nothing of it is unsaved yet."""
+    ledger = _take_in_failure(world, ledger)
     run, job = ledger.run, world.job
     if job.identity and job.identity != run.job_identity:
         first = not run.job_identity
@@ -63,6 +67,19 @@ def _take_in_job(world: Observation, ledger: Ledger) -> Ledger:
     return ledger
 
 
+def _take_in_failure(world: Observation, ledger: Ledger) -> Ledger:
+    """A write that the job says has failed for space blocks its size until something was freed: a quota, probably."""
+    failed = world.job.failed
+    told = "" if failed is None else f"{failed.bytes}:{failed.errno}"
+    if told == ledger.failed_write:
+        return ledger
+    ledger = evolve(ledger, failed_write=told)
+    if failed is None or world.volume is None or failed.errno not in OUT_OF_SPACE:
+        return ledger
+    block = SpaceBlock(bytes=failed.bytes, free_bytes=world.volume.free_bytes, copy_count=world.copy_count)
+    return evolve(ledger, space_block=block)
+
+
 def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> tuple[Notice, ...]:
     """The end of the allotted time as a notice, once it is near enough to matter."""
     started_s = ledger.run.job_started_s
@@ -72,7 +89,7 @@ def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: C
     ahead_s = max(LOOK_AHEAD_S, 2.0 * (costs.need_s or 0.0))
     return tuple(
         Notice(
-            identity=f"walltime:{source}:{started_s:.0f}",
+            identity=f"walltime:{source}:{ledger.run.job_identity or format(ledger.run.started_s, '.0f')}",
             condition=Condition.WALLTIME,
             seen_s=started_s,
             deadline_s=end_s,
@@ -145,22 +162,26 @@ def _take_in_notice(
         ack_names=ack_names,
         text=notice.text or TRAITS[notice.condition].meaning,
     )
-    twin = _closed_twin(cause, ledger)
+    twin = _twin(cause, ledger)
     if twin is not None:
-        cause = evolve(cause, state=twin.state, served_by=twin.served_by)
+        cause = evolve(
+            cause,
+            state=twin.state,
+            since_s=twin.since_s,
+            served_by=twin.served_by,
+            asked_count=twin.asked_count,
+            released=twin.released,
+        )
     return put_cause(ledger, cause)
 
 
-def _closed_twin(cause: Cause, ledger: Ledger) -> Cause | None:
-    """The same notice by another source, already answered: the answer is this one's too."""
+def _twin(cause: Cause, ledger: Ledger) -> Cause | None:
+    """The same notice by another source: what was asked or answered for it holds for this one too."""
+    if cause.deadline_s is None:
+        return None
     for other in ledger.causes:
-        same = other.key.startswith("notice:") and other.reason == cause.reason and not other.open
-        if (
-            not same
-            or other.state is CauseState.WITHDRAWN
-            or cause.deadline_s is None
-            or other.deadline_s is None
-        ):
+        same = other.key.startswith("notice:") and other.reason == cause.reason
+        if not same or other.deadline_s is None or other.state is CauseState.WITHDRAWN:
             continue
         if abs(other.deadline_s - cause.deadline_s) <= SAME_NOTICE_S:
             return other
@@ -219,6 +240,8 @@ def _take_in_level(reading: Reading, now_s: float, ledger: Ledger, costs: Costs)
     """An edge opens a cause at its onset, and again each risk period while it stays; unknown changes nothing."""
     name = reading.condition.value
     edge = ledger.edges.get(name)
+    if reading.value is None and edge is not None and edge.off_since_s is not None:
+        return _with_edge(ledger, name, evolve(edge, off_since_s=None))  # unknown never clears a latch
     if reading.value is None or (reading.value is False and edge is None):
         return ledger
     if reading.value is False and edge is not None:

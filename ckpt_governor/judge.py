@@ -66,7 +66,7 @@ def _value(
             return _reading(condition, None, trouble.text, "glue", world)
     if reading is not None:
         return reading
-    return _unannounced(condition, world, numbers)
+    return _unannounced(condition, world, numbers, ledger)
 
 
 def _announced(condition: Condition, ledger: Ledger) -> Cause | None:
@@ -88,15 +88,25 @@ def _source(cause: Cause, world: Observation) -> str:
     return "job.json" if cause.key.startswith("notice:walltime:job.json") else "duration"
 
 
-def _unannounced(condition: Condition, world: Observation, numbers: Numbers) -> Reading:
+def _unannounced(condition: Condition, world: Observation, numbers: Numbers, ledger: Ledger) -> Reading:
     if condition is Condition.REQUEST:
         return _reading(condition, False, "nobody asks for a write", "glue", world)
     if condition is Condition.TERMINATE:
         return _reading(condition, False, "no hook and no signal announced an end", "glue, signal", world)
     if condition is Condition.WALLTIME and (numbers.duration_s is not None or world.job.ends_s is not None):
         source = "duration" if numbers.duration_s is not None else "job.json"
+        if _allotted_end_s(world, numbers, ledger) <= world.now_s:
+            return _reading(condition, True, "the allotted time is over", source, world)
         return _reading(condition, False, "the allotted time does not end soon", source, world)
     return _reading(condition, None, NO_SOURCE, "none", world)
+
+
+def _allotted_end_s(world: Observation, numbers: Numbers, ledger: Ledger) -> float:
+    """The earlier of the ends that are known; one is."""
+    ends = [] if world.job.ends_s is None else [world.job.ends_s]
+    if numbers.duration_s is not None:
+        ends.append(ledger.run.job_started_s + numbers.duration_s)
+    return min(ends)
 
 
 def _reading(condition: Condition, value: bool | None, why: str, source: str, world: Observation) -> Reading:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import Factory, evolve, frozen
 
@@ -12,10 +12,12 @@ from ckpt_governor.facts import Copy, CopyStatus
 SAMPLES_MAX = 32
 CAUSES_MAX = 256
 WRITES_MAX = 512
-SAID_MAX = 256
+SAID_MAX = 1024
 STARTS_MAX = 32
 REPAIRED_MAX = 64
 JUDGED_MAX = 256
+REPAIRS_IN_ROW_MAX = 3
+"""After so many broken answers in a row no repair is asked for any more."""
 
 
 class Verdict(str, Enum):
@@ -207,6 +209,8 @@ class Ledger:
     repaired: tuple[int, ...] = ()
     """Serials of broken copies whose repair was asked for."""
     repairs_in_row: int = 0
+    last_asked_s: float | None = None
+    """When the last request was issued."""
     edges: dict[str, Edge] = Factory(dict)
     starts_s: tuple[float, ...] = ()
     """Starts of the job, for risk.flap and for mu."""
@@ -216,12 +220,56 @@ class Ledger:
     said: tuple[str, ...] = ()
     """Keys of the lines that were printed and still hold, so that they are printed once."""
     space_block: SpaceBlock | None = None
+    failed_write: str = ""
+    """The failed write that the job told of last."""
+    look_boot_s: float | None = None
+    """The boot clock at the last look: it tells a stepped clock from passed time across a restart."""
     ended_identities: tuple[str, ...] = ()
     """Marks of training's end that were served."""
     last: Decision | None = None
     """The last decision, as state.json shows it."""
     auto_window_s: float | None = None
     """The last window that was printed for ``auto``."""
+
+
+def shifted(ledger: Ledger, shift_s: float) -> Ledger:
+    """The ledger with all its moments moved: a new process counts from a clock that was stepped in between."""
+
+    def move(moment_s: float | None) -> float | None:
+        return None if moment_s is None else moment_s + shift_s
+
+    run, request = ledger.run, ledger.request
+    if request is not None:
+        request = _moved(request, shift_s, "at_s", "first_at_s", "deadline_s", "patience_from_s")
+    return evolve(
+        ledger,
+        look_s=move(ledger.look_s),
+        last_asked_s=move(ledger.last_asked_s),
+        request=request,
+        run=evolve(
+            _moved(run, shift_s, "started_s", "job_started_s", "ended_s"),
+            writes=tuple(_moved(write, shift_s, "at_s") for write in run.writes),
+        ),
+        causes=tuple(_moved(cause, shift_s, "seen_s", "since_s", "deadline_s") for cause in ledger.causes),
+        copies=tuple(
+            _moved(copy, shift_s, "first_seen_s", "began_s", "changed_s", "sound_s", "written_s")
+            for copy in ledger.copies
+        ),
+        edges={
+            name: _moved(edge, shift_s, "since_s", "written_s", "off_since_s")
+            for name, edge in ledger.edges.items()
+        },
+        starts_s=tuple(start_s + shift_s for start_s in ledger.starts_s),
+        last=None if ledger.last is None else _moved(ledger.last, shift_s, "at_s"),
+    )
+
+
+Moved = TypeVar("Moved", Cause, Copy, Decision, Edge, Request, Run, Write)
+
+
+def _moved(record: Moved, shift_s: float, *fields: str) -> Moved:
+    moments = {field: getattr(record, field) for field in fields}
+    return evolve(record, **{field: at_s + shift_s for field, at_s in moments.items() if at_s is not None})
 
 
 def next_id(ledger: Ledger, now_s: float) -> int:
@@ -265,13 +313,15 @@ def put_cause(ledger: Ledger, cause: Cause) -> Ledger:
 
 
 def _bounded(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """Closed causes are forgotten first, those whose announcement is gone before the others; open ones never."""
+    """Closed causes are forgotten, the oldest first; open ones and live notices never."""
     surplus = len(causes) - CAUSES_MAX
     if surplus <= 0:
         return causes
-    closed = sorted(
-        (cause for cause in causes if not cause.open), key=lambda cause: (cause.live, cause.seen_s)
+    # A live notice that was answered must be remembered, or it would count as new; its number is bounded elsewhere.
+    forgettable = (
+        cause for cause in causes if not cause.open and not (cause.live and cause.key.startswith("notice:"))
     )
+    closed = sorted(forgettable, key=lambda cause: cause.seen_s)
     dropped = {cause.key for cause in closed[:surplus]}
     return tuple(cause for cause in causes if cause.key not in dropped)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from enum import Enum
 from typing import Any
 
 import cattrs
@@ -14,11 +16,15 @@ from ckpt_governor.records import VERSION, RecordError, dump, parse_object, shor
 
 
 def _strict(kind: type) -> Any:
-    def structure(value: object, _: type) -> Any:
+    def structure(value: object, wanted: type) -> Any:
+        if issubclass(wanted, Enum):
+            return wanted(value)  # the enums of the records are words: the hook of str is asked for them too
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ValueError(f"{shown(value)} is not a {kind.__name__}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is no number")
         return value
 
     return structure

@@ -11,6 +11,7 @@ from ckpt_governor.durations import format_duration
 from ckpt_governor.estimate import Costs, mean_time_between_deaths_s
 from ckpt_governor.facts import Copy, CopyStatus, Observation
 from ckpt_governor.ledger import (
+    REPAIRS_IN_ROW_MAX,
     Cause,
     CauseState,
     Ledger,
@@ -27,13 +28,14 @@ from ckpt_governor.ledger import (
     said,
 )
 from ckpt_governor.numbers import Numbers
-from ckpt_governor.placement import due_s
+from ckpt_governor.placement import due_s, space_misfit, time_misfit
 from ckpt_governor.prices import best_window_s
 from ckpt_governor.situation import Pen, Situation
 
 TRIES_MAX = 3
 PATIENCE_S_MIN = 60.0
-REPAIRS_IN_ROW_MAX = 3
+ANEW_S_MIN = 600.0
+"""A window whose three ids nobody answered is asked for anew after another window, but not sooner than this."""
 BEFORE_MARK_S = 5.0
 """A copy written so shortly before the mark of training's end may be its last one."""
 WINDOW_SHARE_UNKNOWN = 0.75
@@ -58,13 +60,24 @@ def broken(situation: Situation, pen: Pen) -> None:
     if situation.world.job.alive is False and pen.ledger.run.ended_s is not None:
         return  # training is over and nobody is left to repair it: the receipt says so
     pen.ledger = evolve(pen.ledger, repairs_in_row=pen.ledger.repairs_in_row + 1)
+    inherited = [
+        cause.deadline_s
+        for cause in open_causes(pen.ledger)
+        if cause.deadline_s is not None and cause.asked_count
+    ]
+    deadline_s = min(inherited, default=None)
+    since_s = situation.now_s
+    if deadline_s is not None and time_misfit(deadline_s, situation.costs, situation.now_s) is not None:
+        # No repair fits before the announced end. Should the job outlive it, the repair is due then.
+        since_s, deadline_s = deadline_s, None
     pen.ledger = put_cause(
         pen.ledger,
         Cause(
             key=f"broken:{copy.serial}",
             reason=Reason.BROKEN.value,
             seen_s=situation.now_s,
-            since_s=situation.now_s,
+            since_s=since_s,
+            deadline_s=deadline_s,
             text=_broken_text(copy, situation.world),
         ),
     )
@@ -136,12 +149,17 @@ def window(situation: Situation, pen: Pen) -> None:
                 held_s = 2.0 * need_s
                 _say_infeasible(promised_s, need_s, held_s, pen)
             due = _window_age_s(situation) + need_s >= (held_s or promised_s)
+        due = due and not _rests(held_s or promised_s, situation)
     for cause in open_causes(pen.ledger):
         # One that was asked for stays asked: its write may be on the way although the estimate has moved.
         waits = cause.state is CauseState.WAITING and not due
         if cause.key.startswith("window:") and (cause.key != key or waits):
             pen.ledger = change_cause(pen.ledger, cause.key, state=CauseState.WITHDRAWN)
-    if not due or held_s is None or any(cause.key == key for cause in pen.ledger.causes):
+    if (
+        not due
+        or held_s is None
+        or any(cause.key == key for cause in pen.ledger.causes if cause.state is not CauseState.WITHDRAWN)
+    ):
         return
     copy = newest_sound(situation.world.copies)
     age = format_duration(situation.unsaved_s)
@@ -154,6 +172,14 @@ def window(situation: Situation, pen: Pen) -> None:
         text=f"{what}, the window is {format_duration(held_s)}",
     )
     pen.ledger = put_cause(pen.ledger, cause)
+
+
+def _rests(window_s: float, situation: Situation) -> bool:
+    """After three broken answers in a row the next write is asked for a whole window after the last."""
+    asked_s = situation.ledger.last_asked_s
+    if situation.ledger.repairs_in_row < REPAIRS_IN_ROW_MAX or asked_s is None:
+        return False
+    return situation.now_s - asked_s < window_s
 
 
 def _window_age_s(situation: Situation) -> float:
@@ -193,12 +219,19 @@ def unheard(situation: Situation, pen: Pen) -> None:
     patience_s = max(PATIENCE_S_MIN, 3.0 * situation.costs.gap_s)
     if situation.now_s - request.patience_from_s <= patience_s:
         return
-    waited = format_duration(situation.now_s - request.first_at_s)
     asked = tuple(cause for cause in pen.ledger.causes if cause.state is CauseState.ASKED)
     cause = asked[0] if asked else Cause(key="request", reason=request.reason, seen_s=0.0, since_s=0.0)
     once = f"unheard:{cause.key}:{request.tries}:{request.first_at_s:.3f}"
     if said(pen.ledger, once):
+        _ask_window_anew(request, asked, situation, pen)
         return
+    misfit = time_misfit(request.deadline_s, situation.costs, situation.now_s) or space_misfit(
+        situation.world, situation.numbers, pen.ledger, situation.costs
+    )
+    if misfit is not None and request.tries < TRIES_MAX:
+        pen.refuse(cause, misfit.refusal, f"{cause.reason}: not asked again: {misfit.text}")
+        return
+    waited = format_duration(situation.now_s - request.first_at_s)
     if _take_copy_before_mark(asked, situation, pen):
         return
     last = request.tries >= TRIES_MAX
@@ -211,6 +244,15 @@ def unheard(situation: Situation, pen: Pen) -> None:
         reissue(request, new_id, situation.now_s, pen)
     else:
         _give_up_asked_end(asked, situation, pen)
+
+
+def _ask_window_anew(request: Request, asked: tuple[Cause, ...], situation: Situation, pen: Pen) -> None:
+    """Another whole window without an answer is a new cause: a job whose saves failed is asked again, slowly."""
+    promised_s = window_s(situation.numbers, situation.costs, pen.ledger)
+    if promised_s is None or request.tries < TRIES_MAX or not any(c.key.startswith("window:") for c in asked):
+        return
+    if situation.now_s - request.at_s >= max(promised_s, ANEW_S_MIN):
+        reissue(evolve(request, tries=0), next_id(pen.ledger, situation.now_s), situation.now_s, pen)
 
 
 def _heard_text(situation: Situation) -> str:

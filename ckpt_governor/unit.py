@@ -16,7 +16,7 @@ from ckpt_governor.facts import Copy, CopyStatus, Job, Moment, Notice, Observati
 from ckpt_governor.files import Paths, TooLarge, make_control, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
 from ckpt_governor.judge import copies_that_matter
-from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run
+from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run, shifted
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers, override
 from ckpt_governor.observe.copies import CopyScanner
@@ -129,7 +129,9 @@ class Unit:
         self._offset_s = self._volume_offset_s(moment)
         state = self._read_state()
         self.ledger = self._read_ledger(state)
-        self._look_s = self._last_look_s(state)
+        shift_s = _clock_step_s(self.ledger, moment)
+        self.ledger = shifted(self.ledger, shift_s) if shift_s else self.ledger
+        self._look_s = self._last_look_s(state, shift_s)
         self.ledger = self._begin_run(moment)
         followed = frozenset(copy.name for copy in self.ledger.copies)
         self._scanner = CopyScanner(self.paths.unit, followed=followed)
@@ -184,11 +186,11 @@ class Unit:
         whole = [number for number in ids if isinstance(number, int) and 0 <= number < REQUEST_ID_MAX]
         return evolve(ledger, last_id=max(whole, default=0))
 
-    def _last_look_s(self, state: dict[str, object]) -> float | None:
+    def _last_look_s(self, state: dict[str, object], shift_s: float) -> float | None:
         """When a governor last looked at this unit: it wrote its state then."""
         written = state.get("written_at")
         if isinstance(written, float) and self.ledger.look_s is not None:
-            return max(written, self.ledger.look_s)
+            return max(written + shift_s, self.ledger.look_s)
         return self.ledger.look_s
 
     def _begin_run(self, moment: Moment) -> Ledger:
@@ -230,7 +232,7 @@ class Unit:
         )
         if self._announcer.volume_offset_s is not None:
             self._offset_s = self._announcer.volume_offset_s
-        self.ledger, self.world = outcome.ledger, world
+        self.ledger, self.world = evolve(outcome.ledger, look_boot_s=moment.boot_s), world
         return Tick(
             world=world,
             ledger=outcome.ledger,
@@ -352,6 +354,14 @@ def _with_times(copies: tuple[Copy, ...], sightings: tuple[Sighting, ...]) -> tu
         else evolve(copy, written_s=times[copy.name])
         for copy in copies
     )
+
+
+def _clock_step_s(ledger: Ledger, moment: Moment) -> float:
+    """By how much the wall clock was stepped since a former process of this boot looked; 0 when that is not known."""
+    if ledger.look_s is None or ledger.look_boot_s is None or ledger.run.token != run_token():
+        return 0.0
+    step_s = (moment.now_s - moment.boot_s) - (ledger.look_s - ledger.look_boot_s)
+    return step_s if abs(step_s) > 1.0 else 0.0
 
 
 def _beat(state: dict[str, object]) -> int:

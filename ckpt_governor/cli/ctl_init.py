@@ -249,7 +249,7 @@ def _write(choice: Choice, given: argparse.Namespace, paths: Paths, costs: Costs
     if choice.with_us is None and given.no_us in (None, "none"):
         if os.path.lexists(path):
             raise Failure(
-                f"{path} is there and says otherwise; none means no such file: remove it with  rm {path}",
+                f"{path} is there, and none means that there is no such file: remove it with  rm {path}",
                 EXIT_USAGE,
             )
         print("none: no file was written")

@@ -102,7 +102,7 @@ def _left(reading: Reading, view: View) -> str:
 
 def copies(given: argparse.Namespace) -> int:
     """Shows every copy; exit 1 when the newest is broken."""
-    view = look_at_unit(unit_of(given))
+    view = look_at_unit(unit_of(given), links=True)
     if given.json:
         print_json(_copies_record(view))
     else:

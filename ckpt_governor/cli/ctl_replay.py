@@ -78,16 +78,16 @@ def replay(given: argparse.Namespace) -> int:
             results.append(_replayed(entry))
         except RecordError as error:
             damaged.append(error)
-    if given.json:
-        print_json(_record(results, len(damaged)))
-    else:
-        _print(results)
     if damaged:
         complain(
             f"{len(damaged)} of {len(damaged) + len(results)} lines cannot be replayed; one: {damaged[0]}"
         )
     if not results:
         raise Failure(f"{path} holds no recorded inputs; `ckptctl log --json --facts` gives some", EXIT_BAD)
+    if given.json:
+        print_json(_record(results, len(damaged)))
+    else:
+        _print(results)
     return EXIT_DONE if all(result.same for result in results) else EXIT_BAD
 
 

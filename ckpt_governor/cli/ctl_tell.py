@@ -245,7 +245,7 @@ class _Answer:
 
 
 @define
-class _Watch:
+class Watch:
     """Follows the beat: no two clocks are compared, except those that stamp files of one volume."""
 
     moved_s: float
@@ -279,7 +279,7 @@ class _Watch:
 
 def _wait(waiting: _Waiting) -> _Answer:
     """Looks for the answer until there is one, or until there can be none."""
-    watch = _Watch(moved_s=time.monotonic(), dropped_at=waiting.dropped_at)
+    watch = Watch(moved_s=time.monotonic(), dropped_at=waiting.dropped_at)
     while True:
         word = _ack(waiting.paths, waiting.name)
         if word:

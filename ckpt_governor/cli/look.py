@@ -25,7 +25,7 @@ from ckpt_governor.ledger import Ledger, Run
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.observe.clock import Clock
-from ckpt_governor.observe.copies import CopyScanner, Look
+from ckpt_governor.observe.copies import DANGLING_S, CopyScanner, Look
 from ckpt_governor.observe.glue import GlueLook, GlueReader
 from ckpt_governor.observe.host import volume
 from ckpt_governor.observe.job import JobEye
@@ -57,6 +57,7 @@ class View:
     world: Observation
     readings: tuple[Reading, ...]
     dangling: tuple[tuple[str, str], ...]
+    """Links that name nothing: (name, to); empty when nobody asked for them."""
     truncated: bool
     """There are more copies than are shown."""
     troubles: tuple[str, ...]
@@ -78,8 +79,11 @@ class View:
         return None if moment_s is None else round(moment_s + self.moment.wall_minus_steady_s, 3)
 
 
-def look_at_unit(paths: Paths) -> View:
-    """The unit now. Never raises for what lies in it; what is wrong is in ``world.blind`` and ``troubles``."""
+def look_at_unit(paths: Paths, *, links: bool = False) -> View:
+    """The unit now. Never raises for what lies in it; what is wrong is in ``world.blind`` and ``troubles``.
+
+    ``links``: also look for links that name nothing, which takes further looks.
+    """
     clock = Clock()
     moment = clock.moment()
     troubles: list[str] = []
@@ -114,7 +118,7 @@ def look_at_unit(paths: Paths) -> View:
         remembered=known is not None,
         world=world,
         readings=_with_the_governors_word(readings, state) if alive and state is not None else readings,
-        dangling=look.dangling,
+        dangling=_dangling(scanner, clock, offset_s) if links and not look.blind else (),
         truncated=look.truncated or look.partial,
         troubles=tuple(troubles),
     )
@@ -187,14 +191,28 @@ def _with_the_governors_word(readings: tuple[Reading, ...], state: State) -> tup
 # ---- the looks -------------------------------------------------------------------------------------------------
 
 
-def _walk(scanner: CopyScanner, clock: Clock, offset_s: float) -> Look:
-    """One whole walk; a large unit takes several slices."""
+def _walk(scanner: CopyScanner, clock: Clock, offset_s: float, ahead_s: float = 0.0) -> Look:
+    """One whole walk; a large unit takes several slices. ``ahead_s``: how much later the scanner takes it to be."""
     begun_s = clock.moment().now_s
     while True:
         moment = clock.moment()
-        look = scanner.look(moment.now_s, offset_s + moment.wall_minus_steady_s)
+        volume_offset_s = offset_s + moment.wall_minus_steady_s - ahead_s
+        look = scanner.look(moment.now_s + ahead_s, volume_offset_s)
         if not look.partial or moment.now_s - begun_s >= WALK_S_MAX:
             return look
+
+
+def _dangling(scanner: CopyScanner, clock: Clock, offset_s: float) -> tuple[tuple[str, str], ...]:
+    """The links that name nothing, as the last two looks of this scanner show them.
+
+    The scanner waits until it believes that, for links are made anew with a moment between. Whoever looks once cannot
+    wait so long: a link that names nothing at both ends of a pause does it.
+    """
+    found = _walk(scanner, clock, offset_s, DANGLING_S).dangling
+    if found:
+        time.sleep(PAUSE_S)
+        found = _walk(scanner, clock, offset_s, 2 * DANGLING_S).dangling
+    return found
 
 
 def _look_at_glue(paths: Paths, clock: Clock, offset_s: float) -> GlueLook:

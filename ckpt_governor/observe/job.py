@@ -13,6 +13,7 @@ class JobEye:
     def __init__(self) -> None:
         self._pid: int | None = None
         self._created_s: float | None = None
+        self._started: tuple[float, float] | None = None
         self._dates = DeadlineClock()
 
     def look(self, record: JobRecord | None, moment: Moment) -> Job:
@@ -21,7 +22,7 @@ class JobEye:
             return Job()
         started_s = None
         if record.started_at is not None:
-            started_s = min(record.started_at - moment.wall_minus_steady_s, moment.now_s)
+            started_s = self._started_s(record.started_at, moment)
         failed = None
         if record.failed_bytes is not None:
             failed = FailedWrite(bytes=record.failed_bytes, errno=record.failed_errno or 0)
@@ -40,6 +41,12 @@ class JobEye:
             failed=failed,
             identity=f"{record.pid}:{record.started_at}" if told else "",
         )
+
+    def _started_s(self, started_at: float, moment: Moment) -> float:
+        """The steady moment of the job's start, fixed at first sight so that a clock step does not move it."""
+        if self._started is None or self._started[0] != started_at:
+            self._started = (started_at, min(started_at - moment.wall_minus_steady_s, moment.now_s))
+        return self._started[1]
 
     def _alive(self, pid: int | None) -> bool | None:
         if pid is None or pid <= 0:
