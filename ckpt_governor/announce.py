@@ -61,8 +61,12 @@ class Announcer:
         """
         self._log(world, numbers, former, decisions, moment)
         try:
-            self._save_ledger(ledger, moment.now_s, final)
+            nothing_yet = self._saved is None and ledger.request is None and not ledger.causes
+            if not nothing_yet:
+                self._save_ledger(ledger, moment.now_s, final)
             self._write_state(world, numbers, ledger, moment, final)
+            if nothing_yet:  # the first beat of a fresh unit does not wait for the memory of nothing
+                self._save_ledger(ledger, moment.now_s, final)
         except OSError as error:
             return f"state cannot be written: {words_of(error)}"
         self._write_acks(world, ledger)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cattrs
 from attrs import evolve
 
 from ckpt_governor.facts import Observation
 from ckpt_governor.ledger import Decision, Ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.records import VERSION, RecordError, dump, parse_object, short, shown
+
+if TYPE_CHECKING:
+    import cattrs
 
 
 def _strict(kind: type) -> Any:
@@ -31,6 +33,8 @@ def _strict(kind: type) -> Any:
 
 
 def _make_converter() -> cattrs.Converter:
+    import cattrs  # imported late: the first beat does not need it
+
     converter = cattrs.Converter(detailed_validation=False, omit_if_default=True)
     for kind in (bool, int, float, str):
         converter.register_structure_hook(kind, _strict(kind))

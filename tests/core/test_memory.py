@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 import attrs
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.conditions import Condition
@@ -59,7 +59,6 @@ def anything(kind: Any) -> st.SearchStrategy:
     return st.builds(kind, **fields)
 
 
-@settings(max_examples=max(1, settings().max_examples // 4))
 @given(anything(Ledger))
 def test_any_ledger_that_is_written_is_read_again(ledger):
     assert parse_ledger(encode_ledger(ledger)) == ledger

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from formats.making import judged, safetensors
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_of_file
-from formats.making import judged, safetensors
 
 WHOLE = safetensors()
 COMPLETE, INCOMPLETE = Structure.COMPLETE, Structure.INCOMPLETE

@@ -7,13 +7,13 @@ import struct
 import zipfile
 
 import pytest
+from formats.making import Shown, end_of_zip, judged, torch_zip
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named, format_of_file
 from ckpt_governor.formats.zip_records import Damage, judge_archive
-from formats.making import Shown, end_of_zip, judged, torch_zip
 
 WHOLE = torch_zip()
 COMPLETE, INCOMPLETE = Structure.COMPLETE, Structure.INCOMPLETE
