@@ -133,7 +133,8 @@ def save(folder: Path, weights: Weights, step: int, loss: float, *, dies: bool) 
 
 def tell(text: str) -> None:
     """One line for whoever watches."""
-    print(f"job   {text}", flush=True)
+    sys.stdout.write(f"job   {text}\n")
+    sys.stdout.flush()
 
 
 def begin(folder: Path) -> tuple[Weights, int, list[float]]:

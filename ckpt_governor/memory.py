@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from attrs import evolve
+from attrs import evolve, has
 
 from ckpt_governor.facts import Observation
 from ckpt_governor.ledger import Decision, Ledger
@@ -34,11 +34,30 @@ def _strict(kind: type) -> Any:
 
 def _make_converter() -> cattrs.Converter:
     import cattrs  # imported late: the first beat does not need it
+    from cattrs.gen import make_dict_structure_fn
 
     converter = cattrs.Converter(detailed_validation=False, omit_if_default=True)
     for kind in (bool, int, float, str):
         converter.register_structure_hook(kind, _strict(kind))
+
+    def of_record(record: type) -> Any:
+        structure = make_dict_structure_fn(record, converter)
+        return lambda value, _: structure(_only(dict, value), record)
+
+    def of_items(items: Any) -> Any:
+        item = get_args(items)[0]
+        return lambda value, _: tuple(converter.structure(part, item) for part in _only(list, value))
+
+    converter.register_structure_hook_factory(has, of_record)
+    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, of_items)
     return converter
+
+
+def _only(kind: type, value: Any) -> Any:
+    """The value, if it is of this kind of JSON: a list is no object with nothing in it."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{shown(value)} is no {'object' if kind is dict else 'list'}")
+    return value
 
 
 _converter: list[cattrs.Converter] = []

@@ -48,7 +48,9 @@ def add_demo(commands: Commands) -> None:
         "ckptctl demo --dir /tmp/demo && ckptctl copies /tmp/demo",
     )
     parser.add_argument("--dir", metavar="DIR", help="a new or empty directory for it, which is kept")
-    parser.add_argument("--keep", action="store_true", help="keep the temporary directory and say where it is")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the temporary directory and say where it is"
+    )
 
 
 def demo(given: argparse.Namespace) -> int:
@@ -62,7 +64,9 @@ def demo(given: argparse.Namespace) -> int:
         for what in missing:
             complain(f"demo: this did not happen: {what}")
         if not missing:
-            narrate("all of this happened: decisions.jsonl, receipt.json and the copies themselves were checked")
+            narrate(
+                "all of this happened: decisions.jsonl, receipt.json and the copies themselves were checked"
+            )
         return EXIT_BAD if missing else EXIT_DONE
     finally:
         if given.keep:
@@ -103,12 +107,13 @@ def _play(stage: Stage) -> Played:
     """The scenes, each told before it is played; each ends when the files show that it is over."""
     narrate(f"a governor watches an empty checkpoint directory: ckpt-governor run --settle {SETTLE}")
     governor = stage.start("governor", "ckpt_governor", "run", *("--dir", str(stage.unit)), *_OPTIONS)
-    stage.wait("the governor's first beat", lambda: "request" in stage.state())
+    stage.wait("the governor's first line", lambda: stage.printed("governor"))
+    stage.show("governor")
 
     narrate("a job trains a small network and asks should_save() at every step")
     job = stage.start("job", "ckpt_governor.demo_job", str(stage.unit), *_STEPS, "--die-in-write", "2")
     time.sleep(TRAINS_S)
-    stage.show("governor", "job")
+    stage.show("job")
 
     narrate("its node will be taken: touch .ckpt-governor/glue/risk.preempt")
     stage.drop("risk.preempt")
@@ -121,12 +126,13 @@ def _play(stage: Stage) -> Played:
     died_by = stage.ended(job, "the death of the job")
     half = tuple(sorted(path.name for path in stage.unit.glob("*.safetensors") if not _whole(path)))
     stage.show("governor", "job")
-    stage.wait("a repair", lambda: stage.decisions("repair"))
+    stage.wait("a repair", lambda: " repair " in stage.printed("governor"))
     stage.show("governor")
 
     narrate("the job is started again and resumes; it answers once it has seen the governor's beat move")
     job = stage.start("job again", "ckpt_governor.demo_job", str(stage.unit), *_STEPS)
     stage.wait("a sound copy for the repair", lambda: stage.answered("repair"))
+    time.sleep(TRAINS_S)
     stage.show("governor", "job again")
 
     narrate("it has trained enough; what the end is worth is judged, and the receipt printed")
@@ -161,16 +167,20 @@ class Stage:
     def show(self, *names: str) -> None:
         """Prints what these processes have printed since the last time, as it is."""
         for name in names:
-            text = (self._folder / f"{name}.out").read_text(encoding="utf-8", errors="replace")
-            print(text[self._shown.get(name, 0) :], end="", flush=True)
-            self._shown[name] = len(text)
+            text = self.printed(name)
+            print(text, end="", flush=True)
+            self._shown[name] = self._shown.get(name, 0) + len(text)
+
+    def printed(self, name: str) -> str:
+        """What this process has printed and was not shown yet."""
+        text = (self._folder / f"{name}.out").read_text(encoding="utf-8", errors="replace")
+        return text[self._shown.get(name, 0) :]
 
     def wait(self, what: str, holds: Callable[[], Any]) -> None:
         """Returns once it holds. Raises Failure after the patience, or when nobody is left who could bring it."""
         ends = time.monotonic() + PATIENCE_S
         while not holds():
-            governor = self._processes["governor"]
-            if time.monotonic() > ends or (governor.poll() is not None and not holds()):
+            if time.monotonic() > ends or self._processes["governor"].poll():
                 self.show(*self._processes)
                 raise Failure(f"demo: this did not happen: {what}", EXIT_BAD)
             time.sleep(0.05)
@@ -216,7 +226,7 @@ class Stage:
 def _stage(unit: Path, folder: Path) -> Iterator[Stage]:
     """A stage that is cleared whatever happens, also when the demo is told to go."""
 
-    def told(number: int, frame: FrameType | None) -> None:
+    def told(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)
 
     former = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGHUP)}

@@ -31,7 +31,7 @@ from ckpt_governor.ledger import Write
 from ckpt_governor.receipt import Compared, Receipt
 from ckpt_governor.records import UNIX_TIME_MAX, RecordError, parse_object, shown
 from ckpt_governor.say import time_of_day
-from ckpt_governor.wording import receipt_text
+from ckpt_governor.wording import printable, receipt_text
 
 FOLLOW_EVERY_S = 0.5
 RECEIPT_BYTES_MAX = 4 * 1024 * 1024
@@ -209,7 +209,7 @@ def parse_receipt(record: dict[str, Any], file: str = "receipt.json") -> Receipt
     return Receipt(
         run_s=fields.number("run_s") or 0.0,
         writes=tuple(_write(item, f"writes[{index}].", file) for index, item in enumerate(writes)),
-        refused={name: int(refused.number(name) or 0) for name in refused.record},
+        refused={printable(name): int(refused.number(name) or 0) for name in refused.record},
         unheard=int(fields.number("unheard") or 0),
         unserved=int(fields.number("unserved") or 0),
         stalest_s=fields.number("stalest_s") or 0.0,
@@ -235,7 +235,7 @@ def _write(item: object, prefix: str, file: str) -> Write:
         raise RecordError(file, f"{prefix}status", f"{shown(item.get('status'))} is no status") from None
     return Write(
         at_s=fields.number("at") or 0.0,
-        reason=fields.text("reason"),
+        reason=printable(fields.text("reason")),
         write_s=fields.number("write_s"),
         name=fields.text("name"),
         status=status,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ckpt_governor.ledger import Decision, Verdict
 from ckpt_governor.records import UNIX_TIME_MAX, VERSION, RecordError, parse_object, shown
 from ckpt_governor.say import time_of_day
-from ckpt_governor.wording import decision_line
+from ckpt_governor.wording import decision_line, printable
 
 LOG_BYTES_MAX = 64 * 1024 * 1024
 """Far more than the governor writes before it rotates."""
@@ -29,7 +29,8 @@ class Entry:
 
     def line(self, *, colour: bool = False) -> str:
         """As the governor printed it; with the date when that is not today's."""
-        return decision_line(self.decision, _moment(self.at), colour=colour)
+        told = evolve(self.decision, reason=printable(self.decision.reason))
+        return decision_line(told, _moment(self.at), colour=colour)
 
     def record(self, *, facts: bool) -> dict[str, Any]:
         """As ``--json`` gives it."""

@@ -16,7 +16,7 @@ from ckpt_governor.observe.kept import Kept, join, judge, mtime_ns, restless, se
 from ckpt_governor.observe.links import Dangling, resolve
 from ckpt_governor.observe.places import Places
 from ckpt_governor.observe.tree import Folder, Tree
-from ckpt_governor.observe.twins import copied
+from ckpt_governor.observe.twins import find_copied
 
 SHOWN_MAX = 200
 """The newest copies that are shown; fewer than are followed over time, so that none is dropped there and comes back."""
@@ -91,6 +91,7 @@ class CopyScanner:
 
             first = self._walks == 0
             self._walks += 1
+            self._tree.begin_walk()
             version = self._places.version
             self._choose_due()
             yield from self._places.refresh(list_folder, self._walks)
@@ -107,6 +108,7 @@ class CopyScanner:
                     yield
             if changed or version != self._places.version:
                 self._choose_shown(now_s)
+                find_copied(changed, self._shown, root)
                 self._tree.keep_only(self._in_use)
             return self._show(root, now_s)
         finally:
@@ -205,9 +207,6 @@ class CopyScanner:
         except FileNotFoundError:
             self._places.drop(kept)
             return
-        if kept.judged is not None and kept.judged.structure in (Structure.COMPLETE, Structure.SHAPELESS):
-            original = copied(kept, self._shown, root)
-            kept.twin_of = (original.path, _fingerprint(original)) if original is not None else None
 
     def _choose_shown(self, now_s: float) -> None:
         """The newest copies and temporaries; a copy that is not shown any more stays so until it changes."""
@@ -229,11 +228,13 @@ class CopyScanner:
         for kept in self._shown:
             if kept.shown is not None:
                 twin = by_path.get(kept.twin_of[0]) if kept.twin_of is not None else None
-                known = (
-                    twin is not None and kept.twin_of is not None and _fingerprint(twin) == kept.twin_of[1]
-                )
-                same = twin.shown if twin is not None and known else kept.shown
-                assert same is not None
+                same = kept.shown
+                if (
+                    twin is not None
+                    and twin.shown is not None
+                    and kept.twin_of == (twin.path, twin.shown.fingerprint)
+                ):
+                    same = twin.shown
                 by_inode.setdefault(same.inode, []).append(kept)
                 names[kept.path] = same.inode
         links, dangling = self._links(root, now_s, names)
@@ -289,10 +290,6 @@ class CopyScanner:
 
 def _cost(kept: Kept) -> int:
     return max(1, len(kept.members))
-
-
-def _fingerprint(kept: Kept) -> str:
-    return kept.shown.fingerprint if kept.shown is not None else ""
 
 
 def _named(kept: Kept, also: tuple[str, ...]) -> Sighting:

@@ -202,7 +202,8 @@ class FilesOf:
         if known is not None and known[0] == member and not (known[1] is not None and known[1].provisional):
             return known[1]
         judgement = empty_member(member) or self._judge_alone(member)
-        self._kept.former[member.name] = (member, judgement)
+        if judgement is None or judgement.structure is not Structure.UNREADABLE:
+            self._kept.former[member.name] = (member, judgement)
         return judgement
 
     def _judge_alone(self, member: Member) -> Judgement | None:
@@ -244,6 +245,9 @@ def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_o
             error = words(failure)
     if error:
         kept.judged = Judgement(Structure.UNREADABLE, error)
+        if kept.format is None and kept.likely:
+            kept.format = format_of_file(kept.name, b"")
+    if kept.judged is not None and kept.judged.structure is Structure.UNREADABLE:
         kept.again_s = now_s + _ERROR_RETRY_S
     elif kept.judged is not None and kept.judged.provisional:
         kept.again_s = now_s

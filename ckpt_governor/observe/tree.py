@@ -36,6 +36,7 @@ class Folder:
         "mark",
         "marked_s",
         "parts",
+        "walk",
     )
 
     def __init__(self, mark: Mark, marked_s: float, listed_s: float) -> None:
@@ -46,6 +47,7 @@ class Folder:
         self.files: list[str] = []
         self.folders: list[str] = []
         self.links: list[str] = []
+        self.walk = 0
         self.full = False
         """It holds more than may be looked at."""
         self.claim: tuple[Format, bool] | tuple[()] | None = None
@@ -76,13 +78,21 @@ class Tree:
     def __init__(self) -> None:
         self._folders: dict[str, Folder] = {}
         self._times_lie = False
+        self._walk = 0
+
+    def begin_walk(self) -> None:
+        """What was listed before may have changed; within one walk a folder is listed once."""
+        self._walk += 1
 
     def list(self, root: int, path: str, now_s: float, volume_now_s: float) -> Folder:
         """The folder at this path below the root, links not followed. Raises OSError."""
         known = self._folders.get(path)
+        if known is not None and known.walk == self._walk:
+            return known
         if known is not None and self._may_skip(known, now_s):
             seen = os.stat(path or ".", dir_fd=root, follow_symlinks=False)
             if _mark(seen) == known.mark:
+                known.walk = self._walk
                 return known
         try:
             folder = self._list(root, path, known, now_s, volume_now_s)
@@ -94,6 +104,7 @@ class Tree:
         elif known is not None and known.mark == folder.mark:
             settled = known.listed_s - known.marked_s >= _SETTLED_S
             self._times_lie = self._times_lie or settled
+        folder.walk = self._walk
         self._folders[path] = folder
         return folder
 

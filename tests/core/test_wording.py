@@ -277,12 +277,12 @@ def test_requests_that_nobody_heard_are_in_the_receipt():
 # ---- prices
 
 
-def test_the_price_table_is_that_of_the_documentation():
+def test_the_price_table_has_the_columns_of_the_documentation():
     shown = price_rows(price_table(4 * 3600, 1800, "30m", 1.0, None))
     assert shown == [
-        "  none      nothing            0 writes                a silent death costs everything",
-        "  middle    one at the middle  1 write, about 1.0s     a silent death costs at most 2h",
-        "  periodic  every 30m          8 writes, about 8.0s    a silent death costs at most 30m",
+        "  none      nothing            0 writes              a silent death costs everything",
+        "  middle    one at the middle  1 write, about 1.0s   a silent death costs at most 2h",
+        "  periodic  every 30m          8 writes, about 8.0s  a silent death costs at most 30m",
     ]
 
 

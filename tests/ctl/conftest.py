@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from ckpt_governor.cli.ctl import main
 from process import jobs
 from process.harness import Governor, Job, Process, Unit
+
+from ckpt_governor.cli.ctl import main
 
 
 class Said(NamedTuple):
@@ -25,8 +25,8 @@ class Said(NamedTuple):
     @property
     def record(self) -> dict[str, Any]:
         """Its answer, where that is JSON."""
-        record = json.loads(self.out)
-        assert list(record)[0] == "v"
+        record: dict[str, Any] = json.loads(self.out)
+        assert next(iter(record)) == "v"
         assert record["v"] == 1
         return record
 
@@ -61,7 +61,9 @@ def unit(tmp_path):
     return Unit(tmp_path)
 
 
-def put_copy(folder: Path, name: str, *, count: int = 4000, keep: int | None = None, age_s: float = 0.0) -> Path:
+def put_copy(
+    folder: Path, name: str, *, count: int = 4000, keep: int | None = None, age_s: float = 0.0
+) -> Path:
     """A real safetensors file, of which only the first ``keep`` bytes are there."""
     path = folder / name
     path.write_bytes((jobs.header(count, 0.0, 0) + bytes(count))[:keep])
@@ -103,7 +105,7 @@ def processes():
     for process in started:
         if process.running():
             process.kill()
-        print(f"--- {process.process.args}: {process.process.returncode}")
+        print(f"--- {process.process.args!r}: {process.process.returncode}")
         print(process.printed(), process.complaints(), sep="\n")
 
 

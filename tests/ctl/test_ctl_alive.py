@@ -16,7 +16,9 @@ STATE = {"v": 1, "governor": {"id": "a", "alive": True}, "beat": 3, "beat_every_
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*STATE, "id", "alive"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*STATE, "id", "alive"]), inner)
+    ),
     max_leaves=8,
 )
 

@@ -48,7 +48,9 @@ def test_none_writes_nothing_at_all(ctl, unit):
 
 
 def test_with_deaths_the_cheapest_is_marked_and_auto_stands_beside(ctl, unit):
-    said = ctl("init", unit.path, "--duration", "4h", "--write-time", "60s", "--mtbf", "20h", "--window", "none")
+    said = ctl(
+        "init", unit.path, "--duration", "4h", "--write-time", "60s", "--mtbf", "20h", "--window", "none"
+    )
     assert said.out.startswith(TABLE_WITH_DEATHS)
 
 
@@ -57,11 +59,15 @@ def test_with_deaths_the_cheapest_is_marked_and_auto_stands_beside(ctl, unit):
     [
         pytest.param(["--window", "middle"], {"with_us": "2h", "chosen": "middle"}, id="middle"),
         pytest.param(["--window", "periodic"], {"with_us": "30m", "chosen": "periodic"}, id="periodic"),
-        pytest.param(["--window", "periodic", "--every", "90s"], {"with_us": "1m30s", "chosen": "periodic"}, id="every"),
+        pytest.param(
+            ["--window", "periodic", "--every", "90s"], {"with_us": "1m30s", "chosen": "periodic"}, id="every"
+        ),
         pytest.param(["--window", "auto"], {"with_us": "auto", "chosen": "auto"}, id="auto"),
         pytest.param(["--window", "45m"], {"with_us": "45m", "chosen": "45m"}, id="a duration"),
         pytest.param(["--window", "middle", "--no-us", "30m"], {"no_us": "30m"}, id="no_us"),
-        pytest.param(["--window", "none", "--no-us", "30m"], {"no_us": "30m", "with_us": "none"}, id="only no_us"),
+        pytest.param(
+            ["--window", "none", "--no-us", "30m"], {"no_us": "30m", "with_us": "none"}, id="only no_us"
+        ),
         pytest.param(
             ["--window", "auto", "--write-time", "40s", "--bytes", "14GB", "--mtbf", "8h"],
             {"write_time": "40s", "bytes": 14_000_000_000, "mtbf": "8h"},
@@ -69,7 +75,9 @@ def test_with_deaths_the_cheapest_is_marked_and_auto_stands_beside(ctl, unit):
         ),
         pytest.param(["--window", "auto", "--write-time", "0.2"], {"write_time": 0.2}, id="a write of 0.2"),
         pytest.param(["--window", "auto", "--write-time", "0.2s"], {"write_time": 0.2}, id="a write of 0.2s"),
-        pytest.param(["--window", "auto", "--write-time", "1.1s"], {"write_time": "1.1s"}, id="a write of 1.1s"),
+        pytest.param(
+            ["--window", "auto", "--write-time", "1.1s"], {"write_time": "1.1s"}, id="a write of 1.1s"
+        ),
     ],
 )
 def test_the_choice_is_written_in_the_shape_of_the_contract(ctl, unit, numbers_path, options, expected):

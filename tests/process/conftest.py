@@ -1,9 +1,8 @@
-"""The unit of a test, its governors and jobs; what still runs at the end is ended, and its words are shown on failure."""
+"""The unit of a test, its governors and jobs; what still runs at the end is ended, its words shown on failure."""
 
 from __future__ import annotations
 
 import pytest
-
 from process.harness import Governor, Job, Process, Unit
 
 
@@ -20,7 +19,7 @@ def processes():
     for process in started:
         if process.running():
             process.kill()
-        print(f"--- {process.process.args}: {process.process.returncode}")
+        print("---", process.process.args, process.process.returncode)
         print(process.printed(), process.complaints(), sep="\n")
 
 

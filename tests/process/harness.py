@@ -1,15 +1,17 @@
-"""Real governors and real jobs, and what they leave on disk. Waiting has a deadline that fails; nothing else is timed."""
+"""Real governors and real jobs, and what they leave on disk. Waiting has a deadline; nothing else is timed."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +23,7 @@ PATIENCE_S = 40.0
 """Far longer than anything here takes on a machine that is not stuck."""
 LOOK_TWICE_S = 0.4
 """Longer than the governor's second look at a new or damaged drop-in file."""
+_LINE = re.compile(r"\d\d:\d\d:\d\d  ")
 CLEARED = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "CKPT_DIR")
 
 
@@ -71,7 +74,7 @@ class Process:
 
     def ended(self, patience_s: float = PATIENCE_S) -> int:
         """Its exit code, once it has ended by itself."""
-        wait_until(lambda: not self.running(), f"{self.process.args} did not end", patience_s)
+        wait_until(lambda: not self.running(), f"{self.out}: the process did not end", patience_s)
         return self.process.returncode
 
     def send(self, number: signal.Signals) -> None:
@@ -103,7 +106,7 @@ class Governor(Process):
 
     def lines(self, verdict: str = "", reason: str = "") -> list[str]:
         """The decisions it has printed, of one verdict and reason."""
-        rows = [line for line in self.printed().splitlines() if line[:8].count(":") == 2]
+        rows = [line for line in self.printed().splitlines() if _LINE.match(line)]
         return [line for line in rows if _is(line, verdict, reason)]
 
     def said(self, verdict: str, reason: str = "", patience_s: float = PATIENCE_S) -> str:
@@ -139,8 +142,8 @@ class Job(Process):
         return [event for event in json_lines(self.printed()) if not kind or event["event"] == kind]
 
     def started(self) -> Job:
-        """Once it trains."""
-        wait_until(lambda: self.events("start") or not self.running(), "the job never began")
+        """Once it trains and has asked for the first time: it will answer the next request at once."""
+        wait_until(lambda: self.events("looked") or not self.running(), "the job never began")
         assert self.running(), self.complaints()
         return self
 
@@ -205,7 +208,8 @@ class Unit:
         return [
             line
             for line in lines
-            if line["verdict"] == (verdict or line["verdict"]) and line["reason"] == (reason or line["reason"])
+            if line["verdict"] == (verdict or line["verdict"])
+            and line["reason"] == (reason or line["reason"])
         ]
 
     def copies(self) -> list[str]:
@@ -225,12 +229,12 @@ class Unit:
         for _ in range(2):
             name = f"barrier-{next(self._barriers)}"
             self.drop(name)
-            wait_until(
-                lambda name=name: any(name in line["text"] for line in self.decisions("unknown")),
-                f"the governor never looked at {name}",
-            )
+            wait_until(partial(self._told_of, name), f"the governor never looked at {name}")
             (self.glue / name).unlink()
             time.sleep(LOOK_TWICE_S)
+
+    def _told_of(self, name: str) -> bool:
+        return any(name in line["text"] for line in self.decisions("unknown"))
 
     def nothing_is_asked(self) -> bool:
         """Whether state.json holds no request."""

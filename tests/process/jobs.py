@@ -98,13 +98,16 @@ class Training:
 
     def run(self) -> None:
         """Trains until it is told that it has trained enough."""
-        end = Path(f"{self.unit}.end")
+        end, looked = Path(f"{self.unit}.end"), False
         while not end.exists():
             begun = time.monotonic()
             time.sleep(self.given.step_s)
             self.stall_s = max(self.stall_s, time.monotonic() - begun - self.given.step_s)
             self.step += 1
             asked, request_id = self.asking.wanted()
+            if not looked:
+                tell(event="looked")
+                looked = True
             if asked:
                 self.save(request_id)
         self.asking.last()

@@ -6,7 +6,6 @@ import signal
 import time
 
 import pytest
-
 from process.harness import wait_until
 
 by_helper_and_plain_read = pytest.mark.parametrize("how", ["helper", "plain"])

@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-
 from process.harness import environment, wait_until
 
 by_helper_and_plain_read = pytest.mark.parametrize("how", ["helper", "plain"])
