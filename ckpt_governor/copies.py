@@ -349,7 +349,9 @@ def _status(
     copy: Copy, sighting: Sighting, elders: Sequence[Copy], moment: _Moment
 ) -> tuple[CopyStatus, str]:
     quiet_s = moment.now_s - copy.changed_s
-    dead = quiet_s >= moment.settle.broken_s and not moment.unwatched
+    # What was judged broken stays so while nothing changes, also when a longer quiet time has been learned since.
+    quiet = quiet_s >= moment.settle.broken_s and not moment.unwatched
+    dead = quiet or copy.status is CopyStatus.BROKEN
     if copy.temporary:
         return (CopyStatus.UNKNOWN, LEFTOVER) if dead else (CopyStatus.WRITING, TEMPORARY)
     if sighting.structure is Structure.COMPLETE:

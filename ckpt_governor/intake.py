@@ -19,6 +19,7 @@ from ckpt_governor.ledger import (
     cause_with,
     change_cause,
     change_run,
+    open_cause,
     put_cause,
 )
 from ckpt_governor.numbers import Numbers
@@ -127,11 +128,11 @@ def _withdraw_gone(ledger: Ledger, live_keys: set[str]) -> Ledger:
     return ledger if causes == ledger.causes else evolve(ledger, causes=causes)
 
 
-def _deadline_s(notice: Notice, numbers: Numbers) -> float | None:
+def _deadline_s(notice: Notice, seen_s: float, numbers: Numbers) -> float | None:
     """A termination is dated by the grace, and capped by one that was given; nothing else is."""
     if notice.condition is not Condition.TERMINATE:
         return notice.deadline_s
-    by_grace_s = notice.seen_s + numbers.grace_s
+    by_grace_s = seen_s + numbers.grace_s
     if notice.deadline_s is None:
         return by_grace_s
     return min(notice.deadline_s, by_grace_s) if numbers.grace_given else notice.deadline_s
@@ -146,8 +147,9 @@ def _take_in_notice(
     costs: Costs,
 ) -> Ledger:
     key = f"notice:{notice.identity}"
-    deadline_s = _deadline_s(notice, numbers)
     known = cause_with(ledger, key)
+    # The grace counts from the first sight of all, not from that of a governor that was started again.
+    deadline_s = _deadline_s(notice, notice.seen_s if known is None else known.seen_s, numbers)
     if known is not None and known.state is not CauseState.WITHDRAWN:
         if known.ack_names != ack_names:
             known = evolve(known, ack_names=ack_names)
@@ -172,7 +174,7 @@ def _take_in_notice(
             asked_count=twin.asked_count,
             released=twin.released,
         )
-    return put_cause(ledger, cause)
+    return open_cause(ledger, cause)
 
 
 def _twin(cause: Cause, ledger: Ledger) -> Cause | None:
@@ -224,7 +226,7 @@ def _take_in_ending(ending: Ending | None, ledger: Ledger) -> Ledger:
         return ledger  # touched again in the same run: the same end
     if cause_with(ledger, present) is not None:
         return ledger
-    return put_cause(
+    return open_cause(
         ledger,
         Cause(
             key=present,
@@ -272,7 +274,7 @@ def _rise(reading: Reading, edge: Edge, now_s: float, ledger: Ledger) -> Ledger:
         if reading.why
         else TRAITS[reading.condition].meaning,
     )
-    return put_cause(_with_edge(ledger, name, edge), cause)
+    return open_cause(_with_edge(ledger, name, edge), cause)
 
 
 def _fall(name: str, edge: Edge, now_s: float, ledger: Ledger) -> Ledger:

@@ -305,6 +305,13 @@ def cause_with(ledger: Ledger, key: str) -> Cause | None:
     return next((cause for cause in ledger.causes if cause.key == key), None)
 
 
+def open_cause(ledger: Ledger, cause: Cause) -> Ledger:
+    """The ledger with a new cause; lines that were printed for a former one with the same key may come again."""
+    ending = f":{cause.key}"
+    kept = tuple(key for key in ledger.said if not key.endswith(ending))
+    return put_cause(evolve(ledger, said=kept), cause)
+
+
 def put_cause(ledger: Ledger, cause: Cause) -> Ledger:
     """The ledger with this cause, in the place of the one with the same key or at the end."""
     if cause_with(ledger, cause.key) is None:

@@ -41,7 +41,7 @@ def _make_converter() -> cattrs.Converter:
         converter.register_structure_hook(kind, _strict(kind))
 
     def of_record(record: type) -> Any:
-        structure = make_dict_structure_fn(record, converter)
+        structure: Any = make_dict_structure_fn(record, converter)
         return lambda value, _: structure(_only(dict, value), record)
 
     def of_items(items: Any) -> Any:
@@ -49,8 +49,13 @@ def _make_converter() -> cattrs.Converter:
         return lambda value, _: tuple(converter.structure(part, item) for part in _only(list, value))
 
     converter.register_structure_hook_factory(has, of_record)
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, of_items)
+    converter.register_structure_hook_factory(_is_tuple, of_items)
     return converter
+
+
+def _is_tuple(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is tuple
 
 
 def _only(kind: type, value: Any) -> Any:

@@ -23,8 +23,8 @@ from ckpt_governor.ledger import (
     change_run,
     count_refusal,
     next_id,
+    open_cause,
     open_causes,
-    put_cause,
     said,
 )
 from ckpt_governor.numbers import Numbers
@@ -70,7 +70,7 @@ def broken(situation: Situation, pen: Pen) -> None:
     if deadline_s is not None and time_misfit(deadline_s, situation.costs, situation.now_s) is not None:
         # No repair fits before the announced end. Should the job outlive it, the repair is due then.
         since_s, deadline_s = deadline_s, None
-    pen.ledger = put_cause(
+    pen.ledger = open_cause(
         pen.ledger,
         Cause(
             key=f"broken:{copy.serial}",
@@ -171,7 +171,7 @@ def window(situation: Situation, pen: Pen) -> None:
         since_s=situation.now_s,
         text=f"{what}, the window is {format_duration(held_s)}",
     )
-    pen.ledger = put_cause(pen.ledger, cause)
+    pen.ledger = open_cause(pen.ledger, cause)
 
 
 def _rests(window_s: float, situation: Situation) -> bool:
@@ -221,7 +221,7 @@ def unheard(situation: Situation, pen: Pen) -> None:
         return
     asked = tuple(cause for cause in pen.ledger.causes if cause.state is CauseState.ASKED)
     cause = asked[0] if asked else Cause(key="request", reason=request.reason, seen_s=0.0, since_s=0.0)
-    once = f"unheard:{cause.key}:{request.tries}:{request.first_at_s:.3f}"
+    once = f"unheard:{request.id}"
     if said(pen.ledger, once):
         _ask_window_anew(request, asked, situation, pen)
         return

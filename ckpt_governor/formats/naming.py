@@ -28,12 +28,12 @@ _LOGS = frozenset(
     ["log", "out", "err", "tfrecord", "wandb", "lock", "pid", "trace", "prof", "jsonl", "ndjson"]
 )
 
-_NEVER = re.compile(
-    r"^(?:events\.out\.tfevents.*|tokenizer.*|vocab.*|merges.*|spiece.*|sentencepiece.*|training_args.*|nohup.*"
-    r"|(?:lr_)?scheduler.*|scaler.*|rng_states?.*|random_states?.*"  # small companions of a copy in other files
-    r"|latest|latest_checkpointed_iteration.*|slurm-\d+.*|core(?:\.\d+)?)$",
-    re.ASCII | re.IGNORECASE,
+_NEVER = (
+    "events.out.tfevents nohup. slurm- tokenizer vocab merges spiece sentencepiece training_args scheduler "
+    "lr_scheduler scaler rng_state random_state latest_checkpointed_iteration"
 )
+_NEVER_BEGINNINGS = tuple(_NEVER.split())
+"""Logs, and the small companions that a copy in other files has."""
 
 _TEMPORARY = re.compile(
     r"^(?:\.tmp.+|tmp[a-z0-9_]{8}(?:\..+)?"  # those of safetensors and of mkstemp say nothing of the final name
@@ -43,66 +43,85 @@ _TEMPORARY = re.compile(
     r"|\.(?P<within>.+)\.[A-Za-z0-9]{6})$",  # rsync
     re.ASCII | re.DOTALL,
 )
-_IGNORED = re.compile(r"^(?:\.nfs.*|\.fuse_hidden.*|\.~lock.*|.+-unfinished)$", re.ASCII | re.DOTALL)
+_IGNORED_BEGINNINGS = (".nfs", ".fuse_hidden", ".~lock")
 
-_WORDS = "global_?step|step|iteration|iter|checkpoint|ckpt|epoch|model|state|snapshot|save|batch|ba|ep"
-_WORD_NUMBER = re.compile(rf"(?<![a-z])(?:{_WORDS})s?[-_=.]?[0-9]+(?![0-9a-z])", re.ASCII)
-_WORD_ALONE = re.compile(
-    r"^(?:step|iter|iteration|checkpoint|ckpt|epoch|model|state|snapshot|save)$", re.ASCII
+# A word with a number, or a number alone, or one before the word "steps".
+_TOKEN = re.compile(
+    r"(?<![0-9a-z])([a-z]*)([-_=.]?)([0-9]+)(?:[-_]?(steps?)(?![a-z]|[-_=.]?[0-9]))?(?![0-9a-z])", re.ASCII
 )
-
-# In order of preference: what comes later counts only when nothing before it matched.
-_STEPS = tuple(
-    re.compile(pattern, re.ASCII)
-    for pattern in (
-        r"(?<![a-z])(?:global_?step|steps?)[-_=.]?([0-9]+)(?![0-9a-z])",
-        r"(?<![0-9a-z.])([0-9]+)[-_]?steps?(?![a-z])",
-        r"(?<![a-z])(?:ba|batch)[-_=]?([0-9]+)(?![0-9a-z])",
-        r"(?<![a-z])iter(?:ation)?s?[-_=.]?([0-9]+)(?![0-9a-z])",
-        r"(?<![a-z])(?:checkpoint|ckpt)[-_=.]?([0-9]+)(?![0-9a-z])",
-        r"(?<![a-z])(?:epoch|ep)[-_=.]?([0-9]+)(?![0-9a-z])",
-        r"(?<![a-z])(?:model|state|snapshot|save)[-_=]?([0-9]+)(?![0-9a-z])",
-    )
-)
-_CERTAIN = 4  # so many of them name steps beyond doubt; a number after the others may be a date
-
-_PARTS = re.compile(
-    r"[0-9]+-of-[0-9]+"
-    r"|(?<![a-z])(?:rank|mp|pp|tp|dp|ep_rank|cp|of|shard|part|process|proc|world|node|gpu|host|worker|fold|seed|version|v)"
-    r"s?[-_=.]?[0-9]+",
-    re.ASCII,
-)
-_LAST_NUMBER = re.compile(r"(?<![0-9a-z.])([0-9]+)(?![0-9a-z])(?!\.[0-9])", re.ASCII)
-_DATE = re.compile(
+_TIMES = re.compile(
     r"(?:19|20)[0-9]{2}[-_]?(?:0[1-9]|1[0-2])[-_]?(?:0[1-9]|[12][0-9]|3[01])"
-    r"(?:[-_t]?(?:[01][0-9]|2[0-3])[-_]?[0-5][0-9](?:[-_]?[0-5][0-9])?)?(?![0-9])",
+    r"(?:[-_t]?(?:[01][0-9]|2[0-3])[-_]?[0-5][0-9](?:[-_]?[0-5][0-9])?)?(?![0-9])"
+    r"|(?<![0-9])1[5-9][0-9]{8}(?:[0-9]{3})?(?![0-9])",
     re.ASCII,
 )
-_UNIX_TIME = re.compile(r"(?<![0-9])1[5-9][0-9]{8}(?:[0-9]{3})?(?![0-9])", re.ASCII)
-_STEP_MAX = 10**15
+# In order of preference: what comes later counts only when nothing before it is there.
+_RANKS = {
+    word: rank
+    for rank, words in enumerate(
+        (
+            "step steps globalstep",
+            "",  # a number before the word
+            "ba batch",
+            "iter iters iteration iterations",
+            "checkpoint ckpt",
+            "epoch epochs ep",
+            "model state snapshot save",
+        )
+    )
+    for word in words.split()
+}
+_BEFORE_THE_WORD, _CERTAIN, _WEAK, _BARE = 1, 4, 6, 7
+"""Ranks below _CERTAIN name steps beyond doubt; a number after the others may be a date."""
+_WORDS_ALONE = frozenset(
+    ["step", "iter", "iteration", "checkpoint", "ckpt", "epoch", "model", "state", "snapshot", "save"]
+)
+_PART = "rank mp pp tp dp cp of shard part process proc world node gpu host worker fold seed version v"
+_PARTS = frozenset(_PART.split())
+"""A number after one of these is none of a step."""
 
 _SHARD = re.compile(r"^(.*?)[0-9]{1,6}-of-([0-9]{1,6})(.*)$", re.ASCII | re.DOTALL)
 
 
 def step_of(name: str) -> int | None:
     """The step that the last part of a path names; None when no number in it can be one."""
-    text = _PARTS.sub("|", _without_suffix(name.rpartition("/")[2].lower()))
-    for certain, pattern in enumerate(_STEPS):
-        found = pattern.findall(text if certain < _CERTAIN else _without_times(text))
-        if found:
-            return _step(found[-1])
-    numbers = _LAST_NUMBER.findall(_without_times(text))
-    return _step(numbers[-1]) if numbers else None
+    text = _without_suffix(name.rpartition("/")[2].lower())
+    found = [token for token in _numbers(text) if token[0] < _CERTAIN] or _numbers(_without_times(text))
+    if not found:
+        return None
+    best = min(rank for rank, _ in found)
+    return _step(next(digits for rank, digits in reversed(found) if rank == best))
+
+
+def _numbers(text: str) -> list[tuple[int, str]]:
+    """The numbers that may be steps, each with the rank of its word."""
+    found: list[tuple[int, str]] = []
+    for match in _TOKEN.finditer(text):
+        word, mark, digits, after = match.groups()
+        if word in _PARTS or text.startswith("-of-", match.end()):
+            continue
+        rank = _BEFORE_THE_WORD if after else _RANKS.get(word, _BARE)
+        if rank == _BARE and ((word and not mark) or _is_decimal(text, match.start(3), match.end())):
+            continue
+        found.append((rank, digits))
+    return found
+
+
+def _is_decimal(text: str, begin: int, end: int) -> bool:
+    """Whether digits follow a dot, or have one and digits behind them."""
+    return text[begin - 1 : begin] == "." or (
+        text[end : end + 1] == "." and text[end + 1 : end + 2].isdecimal()
+    )
 
 
 def _without_times(text: str) -> str:
-    return _UNIX_TIME.sub("|", _DATE.sub("|", text))
+    return _TIMES.sub("|", text)
 
 
 def _step(digits: str) -> int | None:
     """As a number; a nonsense of digits is none, and costs nothing."""
     digits = digits.lstrip("0") or "0"
-    return int(digits) if len(digits) <= 15 and int(digits) < _STEP_MAX else None
+    return int(digits) if len(digits) <= 15 else None
 
 
 def _without_suffix(name: str) -> str:
@@ -131,12 +150,16 @@ def final_of(name: str) -> str:
 
 def is_ignored(name: str) -> bool:
     """Whether nothing is to be seen in it: deleted but open files, locks, empty marks."""
-    return _IGNORED.match(name.rpartition("/")[2]) is not None
+    last = name.rpartition("/")[2]
+    return last.startswith(_IGNORED_BEGINNINGS) or last.endswith("-unfinished")
 
 
 def is_other(name: str) -> bool:
     """Whether a plain file of this name is something else than a copy beyond doubt: not even its bytes are asked."""
-    return suffix_of(name) in OTHER_SUFFIXES or _NEVER.match(name) is not None or ".tfevents" in name
+    low = name.lower()
+    if suffix_of(low) in OTHER_SUFFIXES or low.startswith(_NEVER_BEGINNINGS) or ".tfevents" in low:
+        return True
+    return low in ("latest", "core") or (low.startswith("core.") and low[5:].isdecimal())
 
 
 def is_log(name: str) -> bool:
@@ -151,9 +174,8 @@ def names_a_copy(name: str) -> bool:
     suffix = suffix_of(name)
     if suffix in COPY_SUFFIXES:
         return True
-    return _WORD_NUMBER.search(name.lower()) is not None or (
-        not suffix and _WORD_ALONE.match(name.lower()) is not None
-    )
+    low = name.lower()
+    return any(rank < _BARE for rank, _ in _numbers(low)) or (not suffix and low in _WORDS_ALONE)
 
 
 def numbered_word(name: str) -> bool:
@@ -161,14 +183,13 @@ def numbered_word(name: str) -> bool:
     low = name.lower()
     if low.isascii() and low.isdecimal():
         return _without_times(low) == low and len(low) <= 15
-    return _WORD_NUMBER.search(_without_times(_PARTS.sub("|", low))) is not None
+    return any(rank < _BARE for rank, _ in _numbers(_without_times(low)))
 
 
 def certain_steps(name: str) -> set[int]:
     """The numbers after words that can mean nothing else; ``model-1`` or a bare number may be anything."""
-    text = _without_times(_PARTS.sub("|", _without_suffix(name.lower())))
-    found = (_step(digits) for pattern in _STEPS[:6] for digits in pattern.findall(text))
-    return {step for step in found if step is not None}
+    numbers = _numbers(_without_times(_without_suffix(name.lower())))
+    return {step for rank, digits in numbers if rank < _WEAK and (step := _step(digits)) is not None}
 
 
 def shard_group(name: str) -> tuple[str, int] | None:

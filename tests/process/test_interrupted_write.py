@@ -1,0 +1,93 @@
+"""The job is killed inside its write: the half copy is reported, one repair is written, and all is well again."""
+
+from __future__ import annotations
+
+import pytest
+
+from process import jobs
+from process.harness import wait_until
+
+
+def cut_a_write(unit, job):
+    """Kills the job when a part of a copy is there; returns that copy's name."""
+
+    def half():
+        return [
+            name
+            for name in unit.half()
+            if (unit.path / name).stat().st_size > 20_000 and not jobs.state_of(unit.path / name)
+        ]
+
+    (name,) = wait_until(half, "no write was caught in its middle")
+    job.kill()
+    assert name in unit.half()
+    return name
+
+
+def cut_and_repair(unit, govern, train, *options, patience_s=40.0):
+    governor = govern(*options)
+    job = train("helper", "--write-s", "0.5")
+    unit.drop("risk.preempt")
+    (sound,) = [copy["name"] for copy in job.wrote(1)]
+    wait_until(lambda: unit.ack("risk.preempt") == "served", "the first copy was never judged")
+    job.kill()
+    job = train("helper", "--write-s", "4")
+    unit.drop("risk.memory")
+    broken = cut_a_write(unit, job)
+
+    line = governor.said("repair", patience_s=patience_s)
+    assert f"{broken} is broken" in line
+    assert f"the last sound copy is {sound}" in line
+    assert unit.state()["request"]["kind"] == "repair"
+    job = train("helper", "--write-s", "0.5")
+    (copy,) = job.wrote(1)
+    wait_until(unit.nothing_is_asked, "the request stays open")
+    wait_until(lambda: unit.ack("risk.memory") == "served", "the notice is not served by the repair")
+    unit.looked_at()
+    assert unit.state()["newest"]["name"] == copy["name"]
+    assert unit.state()["newest"]["sound"] is True
+    assert (len(unit.decisions("repair")), len(job.events("copy"))) == (1, 1)
+    assert unit.half() == [broken]
+
+
+def test_a_write_that_is_cut_is_repaired_once(unit, govern, train):
+    cut_and_repair(unit, govern, train, "--settle", "5s")
+
+
+@pytest.mark.experiment
+@pytest.mark.timeout(300)
+def test_a_write_that_is_cut_is_repaired_once_with_the_learned_settle_time(unit, govern, train):
+    cut_and_repair(unit, govern, train, patience_s=120.0)
+
+
+def test_the_first_write_of_all_that_is_cut_is_repaired_too(unit, govern, train):
+    governor = govern("--settle", "2s")
+    job = train("helper", "--write-s", "4")
+    unit.drop("risk.preempt")
+    broken = cut_a_write(unit, job)
+    line = governor.said("repair")
+    assert f"{broken} is broken" in line
+    assert "there is no sound copy" in line
+    job = train("helper")
+    job.wrote(1)
+    wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice is not served by the repair")
+    assert (len(unit.decisions("repair")), len(job.events("copy"))) == (1, 1)
+
+
+def test_a_write_that_is_slow_is_not_called_broken(unit, govern, train):
+    governor = govern("--settle", "2s")
+    job = train("helper", "--write-s", "8")
+    unit.drop("risk.preempt")
+    job.wrote(1)
+    wait_until(lambda: unit.ack("risk.preempt") == "served", "the copy was never judged")
+    assert [line["verdict"] for line in unit.decisions()] == ["save"]
+    assert governor.running()
+
+
+def test_a_job_that_dies_in_its_last_write_leaves_an_end_without_a_copy(unit, govern, train):
+    governor = govern("--settle", "2s", "--stay")
+    job = train("helper", "--write-s", "4")
+    unit.end_training()
+    broken = cut_a_write(unit, job)
+    governor.said("repair", patience_s=60)
+    assert f"{broken} is broken" in unit.decisions("repair")[0]["text"]
