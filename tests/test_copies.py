@@ -51,8 +51,10 @@ class Watch:
     """A governor that looks at moments of the test's choice; it began long ago at an empty unit."""
 
     def __init__(self, *first, at_s=0.0, settle=SETTLE):
-        self.settle, self.copies, self.look_s, self.last_serial = settle, (), None, 0
-        self.asked_s = None
+        self.settle, self.last_serial = settle, 0
+        self.copies: tuple[Copy, ...] = ()
+        self.look_s: float | None = None
+        self.asked_s: float | None = None
         self.at(at_s, *first)
 
     def at(self, now_s, *sightings):
@@ -77,6 +79,12 @@ class Watch:
         return self.copies
 
 
+def top(copies):
+    """Names of the newest copy and of the newest sound one."""
+    copy, sound = newest(copies), newest_sound(copies)
+    return (copy.name if copy is not None else "", sound.name if sound is not None else "")
+
+
 def statuses(copies):
     """Name and status, oldest first."""
     return [(copy.name, copy.status) for copy in copies]
@@ -98,7 +106,7 @@ def test_a_write_time_in_the_future_is_now():
 def test_steps_order_the_copies_of_the_first_look_even_when_times_are_faked():
     older = seen("checkpoint-800", step=800, written_s=7200.0)
     newer = seen("checkpoint-1000", step=1000, written_s=0.0)
-    assert newest_sound(Watch(newer, older, at_s=8000.0).copies).name == "checkpoint-1000"
+    assert top(Watch(newer, older, at_s=8000.0).copies) == ("checkpoint-1000", "checkpoint-1000")
 
 
 def test_times_order_them_when_one_has_no_step():
@@ -263,7 +271,7 @@ def test_a_copy_that_was_moved_by_copying_is_the_same_copy():
 def test_a_sound_copy_under_a_temporary_name_is_none_any_more():
     watch = Watch(seen("old.pt", inode="1", step=1), seen("new.pt", inode="2", step=2))
     copies = watch.at(1.0, seen("old.pt", inode="1", step=1), seen("new.pt.tmp", inode="2", step=2))
-    assert newest(copies).name == newest_sound(copies).name == "old.pt"
+    assert top(copies) == ("old.pt", "old.pt")
 
 
 # What a change is
@@ -453,7 +461,7 @@ def test_copies_of_another_kind_are_not_compared():
 def test_a_temporary_is_never_the_newest_copy():
     watch = Watch(seen("a.pt"))
     copies = watch.at(1.0, seen("a.pt"), seen("b.pt.tmp", CUT))
-    assert (newest(copies).name, newest_sound(copies).name) == ("a.pt", "a.pt")
+    assert top(copies) == ("a.pt", "a.pt")
     assert [copy.name for copy in being_written(copies)] == ["b.pt.tmp"]
 
 
@@ -470,7 +478,7 @@ def test_no_more_than_the_bound_are_followed_and_the_newest_stay():
     many = [seen(f"step_{n}", step=n, written_s=float(n)) for n in range(COPIES_MAX + 50)]
     watch = Watch(*many, at_s=9999.0)
     assert len(watch.copies) == COPIES_MAX
-    assert newest_sound(watch.copies).step == COPIES_MAX + 49
+    assert top(watch.copies)[1] == f"step_{COPIES_MAX + 49}"
 
 
 def test_old_copies_beyond_the_bound_do_not_come_back_as_new_ones():
@@ -486,7 +494,7 @@ def test_the_newest_sound_copy_is_kept_however_many_broken_ones_follow():
     watch.every_second(1, 40, seen("good"), *broken[:100])
     watch.every_second(41, 42, seen("good"), *broken)
     assert len(watch.copies) == COPIES_MAX
-    assert newest_sound(watch.copies).name == "good"
+    assert top(watch.copies)[1] == "good"
 
 
 def test_the_records_are_those_of_the_contract():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckpt_governor.copies import COPIES_MAX, Settle, being_written, follow, leftovers, newest, newest_sound
-from ckpt_governor.facts import CopyStatus, Sighting, Structure
+from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
 
 SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 NAMES = ("step_1", "step_2", "step_3", "last", "step_2.tmp", "x.tmp")
@@ -39,7 +39,9 @@ histories = st.lists(steps, max_size=12)
 
 def live(history, start_s=0.0):
     """The copies after every look, with the look."""
-    now_s, former_look_s, copies, last, asked_s = start_s, None, (), 0, None
+    now_s, last = start_s, 0
+    copies: tuple[Copy, ...] = ()
+    former_look_s: float | None = None
     for look, wait_s, asks in history:
         now_s += wait_s
         asked_s = now_s - wait_s / 2 if asks and former_look_s is not None else None
@@ -162,4 +164,6 @@ def test_no_more_than_the_bound_are_kept(count, good):
     ]
     for _, _, copies, _ in live([([look[good]], 1.0, False), (look, 1.0, False), (look, 31.0, False)]):
         assert len(copies) <= COPIES_MAX
-        assert newest_sound(copies).name == f"step_{good}"
+        top = newest_sound(copies)
+        assert top is not None
+        assert top.name == f"step_{good}"

@@ -6,14 +6,17 @@ import errno
 import os
 import socket
 import threading
+import zipfile
 from collections import Counter
 
 import pytest
 from formats.making import safetensors, torch_zip
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.copies import Settle, follow
+from ckpt_governor.facts import Copy, Structure
 from ckpt_governor.formats import reading
 from ckpt_governor.observe import copies as scanning
+from ckpt_governor.observe import kept
 from ckpt_governor.observe.copies import SHOWN_MAX, CopyScanner
 
 WHOLE = torch_zip()
@@ -23,6 +26,7 @@ COMPLETE, INCOMPLETE, SHAPELESS, UNREADABLE = (
     Structure.SHAPELESS,
     Structure.UNREADABLE,
 )
+SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 NOW_S = 2_000_000_000.0  # long after anything in the unit was written
 
 
@@ -62,7 +66,7 @@ def look(scanner):
 @pytest.fixture
 def counted(monkeypatch):
     """Counts the calls that reach the file system."""
-    calls = Counter()
+    calls: Counter[str] = Counter()
 
     def count(name):
         real = getattr(os, name)
@@ -179,10 +183,19 @@ def test_what_has_a_temporary_name_is_a_part_of_a_write(put, look, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["metrics.json.tmp", "train.log.part", ".tmpAbCdEf", "tmp-logs/a.txt", ".nfs0001"]
+    "name",
+    [
+        "metrics.json.tmp",
+        "train.log.part",
+        ".tmpAbCdEf",
+        "tmp-logs/a.txt",
+        ".nfs0001",
+        ".cache.sqlite",
+        "scratch.tmp",
+    ],
 )
 def test_temporaries_of_other_things_are_nothing(put, look, name):
-    put(name, data=b"x" * 200)
+    put(name, data=b"x" * 200_000)  # or a scratch file that grows would be a write that never ends
     assert look() == scanning.Look()
 
 
@@ -509,10 +522,10 @@ def test_a_plain_file_that_is_no_copy_is_not_opened_as_it_grows(unit, put, look,
 
 def test_a_file_that_changes_while_it_is_judged_is_not_called_complete(unit, put, look, monkeypatch):
     put("step_1.pt")
-    real = scanning.judge
+    real = kept.judge
 
-    def judge(kept, *args):
-        real(kept, *args)
+    def judge(*args):
+        real(*args)
         with (unit / "step_1.pt").open("ab") as file:
             file.write(b"x")
 
@@ -614,3 +627,58 @@ def test_a_file_system_that_keeps_no_folder_times_is_found_out(unit, look):
     (unit / "step_999.pt").write_bytes(WHOLE)
     os.utime(unit, ns=frozen)
     assert "step_999.pt" in names(look(NOW_S + 11.0))
+
+
+# Followed over time
+
+
+def test_a_write_is_followed_from_its_first_byte_to_the_sound_copy(unit, put, scanner):
+    copies: tuple[Copy, ...] = ()
+
+    def tick(second, asked_s=None):
+        nonlocal copies
+        now_s = NOW_S + second
+        found = scanner.look(now_s, 0.0).sightings
+        before = None if second == 0 else now_s - 1.0
+        copies = follow(copies, found, now_s=now_s, former_look_s=before, asked_s=asked_s, settle=SETTLE)
+        return [(copy.name, copy.status.value, copy.serial) for copy in copies]
+
+    assert tick(0) == []
+    put("last.pt", data=WHOLE[:500])
+    assert tick(1) == [("last.pt", "writing", 1)]
+    put("last.pt")
+    assert tick(2) == [("last.pt", "sound", 1)]
+    assert (copies[0].began_s, copies[0].write_s) == (NOW_S + 1.0, 1.0)
+    put("last.pt.tmp")
+    (unit / "last.pt.tmp").rename(unit / "last.pt")
+    assert tick(3, asked_s=NOW_S + 2.5) == [("last.pt", "sound", 2)]
+    assert (copies[0].answered, copies[0].began_s) == (True, NOW_S + 2.5)
+    put("step_7.npz.tmp", data=WHOLE[:900])
+    tick(4)
+    (unit / "step_7.npz.tmp").rename(unit / "step_7.npz")
+    assert tick(5) == [("last.pt", "sound", 2), ("step_7.npz", "writing", 3)]
+    for second in range(6, 36):
+        tick(second)
+    assert [(copy.status.value, copy.why) for copy in copies] == [("sound", ""), ("broken", "no end record")]
+
+
+def test_links_that_leave_the_unit_and_come_back_or_go_in_circles_are_left_alone(unit, put, look):
+    put("a/step_1.pt")
+    (unit / "round.pt").symlink_to("../unit/a/step_1.pt")
+    (unit / "one.pt").symlink_to("two.pt")
+    (unit / "two.pt").symlink_to("one.pt")
+    (unit / "inside.pt").symlink_to("a/../a/./step_1.pt")
+    (unit / "through").symlink_to("a")
+    (unit / "deep.pt").symlink_to("through/step_1.pt")
+    look(NOW_S)
+    found = look(NOW_S + 6.0)
+    assert only(found).also == ("deep.pt", "inside.pt")
+    assert sorted(found.dangling) == [("one.pt", "two.pt"), ("two.pt", "one.pt")]
+
+
+def test_other_archives_are_judged_by_their_ends(put, look, unit):
+    with zipfile.ZipFile(unit / "step_1.npz", "w") as archive:
+        archive.writestr("a.npy", bytes(5000))
+    assert (only(look()).format, only(look()).structure) == ("zip", COMPLETE)
+    os.truncate(unit / "step_1.npz", 5000)
+    assert only(look()).structure is INCOMPLETE

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from typing import Any
 
 from attrs import frozen
 
 from ckpt_governor.files import Paths, read_bounded
+from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
 
-STATE_BYTES_MAX = 64 * 1024
 BEATS_TO_GONE = 6
 BEAT_EVERY_S, BEAT_EVERY_S_MIN, BEAT_EVERY_S_MAX = 5.0, 0.05, 600.0
 
@@ -60,7 +58,7 @@ def read_state(paths: Paths) -> State | None:
     """The state of the unit; None where there is none, or none that can be read."""
     path = paths.of("state.json")
     try:
-        text = read_bounded(path, STATE_BYTES_MAX)
+        text = read_bounded(path, FILE_BYTES_MAX)
         return parse_state(text, os.lstat(path).st_mtime)
     except OSError:
         return None
@@ -69,26 +67,27 @@ def read_state(paths: Paths) -> State | None:
 def parse_state(text: bytes, modified_at: float) -> State | None:
     """The state in this text; None when it is damaged."""
     try:
-        record = json.loads(text)
-        governor, beat, every_s = record["governor"], record["beat"], record.get("beat_every_s")
-        written_at = record.get("written_at")
-        if record.get("v") != 1 or not isinstance(governor["alive"], bool) or type(beat) is not int:
+        record = parse_object(text, "state.json")
+        governor, beat = record["governor"], record["beat"]
+        if not isinstance(governor["alive"], bool) or type(beat) is not int:
             return None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (RecordError, TypeError, KeyError):
         return None
+    every_s = number_of(record.get("beat_every_s"))
     return State(
         governor_id=str(governor.get("id"))[:128],
         alive=governor["alive"],
         beat=beat,
-        beat_every_s=min(max(every_s, BEAT_EVERY_S_MIN), BEAT_EVERY_S_MAX)
-        if _finite(every_s)
-        else BEAT_EVERY_S,
-        written_at=float(written_at) if _finite(written_at) else None,
+        beat_every_s=min(max(every_s or BEAT_EVERY_S, BEAT_EVERY_S_MIN), BEAT_EVERY_S_MAX),
+        written_at=number_of(record.get("written_at")),
         modified_at=modified_at,
         record=record,
     )
 
 
-def _finite(value: object) -> bool:
-    """Whether this is a number that a clock may show."""
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 2**53  # type: ignore[arg-type]
+def number_of(value: object) -> float | None:
+    """This as a number that a clock or a period may show; None when it is none."""
+    if type(value) not in (int, float):
+        return None
+    number: Any = value
+    return float(number) if abs(number) < 2**53 else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 
 from attrs import frozen
 
 from ckpt_governor.cli.look import read_ledger
+from ckpt_governor.cli.probe import PROBE_BYTES, bytes_per_second
 from ckpt_governor.cli.view import (
     EXIT_DONE,
     EXIT_USAGE,
@@ -43,9 +43,6 @@ from ckpt_governor.wording import price_rows, printable
 DEATHS_MIN = 3
 """So many observed deaths tell a mean time between them."""
 ASKED_MAX = 3
-PROBE_BYTES = 64 * 1024 * 1024
-PROBE_SHARE_MAX = 0.1
-"""The probe writes at most this share of what is free."""
 WINDOW_WORDS = ("none", "middle", "periodic", "auto")
 
 
@@ -177,6 +174,15 @@ def _costs(given: argparse.Namespace, paths: Paths) -> Costs:
     return Costs(write_s=write_s, write_source=source, mtbf_s=mtbf_s)
 
 
+def _probed_s(given: argparse.Namespace, ledger: Ledger, paths: Paths) -> tuple[float, str]:
+    """What a write of one copy takes by the volume's measured throughput."""
+    size = given.bytes or max(ledger.size_samples_bytes[-3:], default=None)
+    if size is None:
+        raise Failure("--probe: no copy was seen yet; give its size with --bytes", EXIT_USAGE)
+    rate = bytes_per_second(paths.unit)
+    return size / rate, f"{format_bytes(size)} at {format_bytes(rate)}/s, as the volume was measured just now"
+
+
 def _table(given: argparse.Namespace, costs: Costs) -> list[str]:
     """The three windows; where deaths are known the cheapest is marked, and the window of ``auto`` stands beside."""
     horizon_s = given.duration
@@ -304,38 +310,3 @@ def _former(path: str) -> str:
 def _told(numbers: Numbers) -> str:
     no_us = "none" if numbers.no_us_s is None else format_period(numbers.no_us_s)
     return f"no_us {no_us}, with_us {shown_window(numbers)}"
-
-
-# ---- the probe -------------------------------------------------------------------------------------------------
-
-
-def _probed_s(given: argparse.Namespace, ledger: Ledger, paths: Paths) -> tuple[float, str]:
-    """What a write of one copy takes by the volume's measured throughput."""
-    size = given.bytes or max(ledger.size_samples_bytes[-3:], default=None)
-    if size is None:
-        raise Failure("--probe: no copy was seen yet; give its size with --bytes", EXIT_USAGE)
-    found = os.statvfs(paths.unit)
-    if found.f_bavail * found.f_frsize * PROBE_SHARE_MAX < PROBE_BYTES:
-        raise Failure(
-            f"--probe: less than {format_bytes(PROBE_BYTES / PROBE_SHARE_MAX)} are free", EXIT_USAGE
-        )
-    took_s = _write_and_sync(os.path.join(paths.unit, f".ckptctl-probe.{os.getpid()}.tmp"))
-    rate = PROBE_BYTES / max(took_s, 1e-6)
-    return size / rate, f"{format_bytes(size)} at {format_bytes(rate)}/s, as the volume was measured just now"
-
-
-def _write_and_sync(path: str) -> float:
-    """Seconds for PROBE_BYTES onto the disk; the file has no name from its beginning on."""
-    block = os.urandom(1024 * 1024)  # not zeros, which some volumes do not write
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.unlink(path)
-        begun_s = time.monotonic()
-        for _ in range(PROBE_BYTES // len(block)):
-            left = memoryview(block)
-            while left:
-                left = left[os.write(handle, left) :]
-        os.fsync(handle)
-        return time.monotonic() - begun_s
-    finally:
-        os.close(handle)

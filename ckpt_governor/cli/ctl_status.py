@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from ckpt_governor.answers import unsaved_s
+from ckpt_governor.cli.alive import number_of
 from ckpt_governor.cli.look import View, age_text, complain_of, look_at_unit
 from ckpt_governor.cli.view import (
     EXIT_BLIND,
@@ -145,9 +146,16 @@ def _unsaved_s(view: View) -> float | None:
 def _request(view: View) -> dict[str, Any] | None:
     """The open request as state.json shows it; a dead governor's word asks for nothing."""
     request = view.state.record.get("request") if view.state is not None and view.alive else None
-    if not isinstance(request, dict):
+    number = request.get("id") if isinstance(request, dict) else None
+    if not isinstance(request, dict) or type(number) is not int:
         return None
-    return {name: request.get(name) for name in ("id", "kind", "reason", "at", "deadline")}
+    return {
+        "id": number,
+        "kind": str(request.get("kind")),
+        "reason": str(request.get("reason")),
+        "at": number_of(request.get("at")),
+        "deadline": number_of(request.get("deadline")),
+    }
 
 
 def _request_text(view: View) -> str:
@@ -157,7 +165,7 @@ def _request_text(view: View) -> str:
     text = f"{request['kind']} {request['reason']}"
     for name, before, after in (("at", "asked", "ago"), ("deadline", "", "left")):
         moment = request[name]
-        if isinstance(moment, (int, float)):
+        if moment is not None:
             text += f", {before} {format_duration(abs(moment - view.moment.wall_s))} {after}".replace(
                 "  ", " "
             )
@@ -167,12 +175,8 @@ def _request_text(view: View) -> str:
 def _numbers_in_force(view: View) -> tuple[float | None, float | None]:
     """``no_us`` and ``with_us`` in seconds: as the living governor has them, flags included, else the file's."""
     if view.alive and view.state is not None:
-        return _number(view.state.record.get("no_us_s")), _number(view.state.record.get("with_us_s"))
+        return number_of(view.state.record.get("no_us_s")), number_of(view.state.record.get("with_us_s"))
     return view.numbers.no_us_s, view.numbers.with_us_s
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _numbers_text(view: View) -> str:

@@ -11,9 +11,7 @@ import re
 import time
 from typing import Any
 
-from attrs import define, frozen
-
-from ckpt_governor.cli.alive import BEATS_TO_GONE, State, read_state
+from ckpt_governor.cli.alive import read_state
 from ckpt_governor.cli.view import (
     EXIT_BAD,
     EXIT_BLIND,
@@ -28,27 +26,15 @@ from ckpt_governor.cli.view import (
     parse_seconds,
     unit_of,
 )
+from ckpt_governor.cli.waiting import LATE_S, Answer, Waiting, ack, wait_for
 from ckpt_governor.conditions import Condition, condition_named
-from ckpt_governor.durations import format_duration, format_precise
+from ckpt_governor.durations import format_precise
 from ckpt_governor.files import Paths, make_control, read_bounded, replace_file
 from ckpt_governor.observe.host import host_name
 from ckpt_governor.records import RecordError, parse_glue
 
-ANSWERS = {
-    "served": "a sound copy was written",
-    "missed": "the deadline passed before a sound copy was there",
-    "unfit": "no write fits before the deadline",
-}
-"""The words of an ack and what they mean."""
 STAYS_TRUE = (Condition.TERMINATE, Condition.PREEMPT, Condition.MAINTENANCE, Condition.WALLTIME)
 """An announcement of these is as true after its write as before; the others are over when they are answered."""
-POLL_S = 0.1
-LATE_S = 5.0
-"""How long after the deadline an answer may still come."""
-STOPPED_S = 1.0
-"""A governor that stops writes its last answers after it has said that it stops."""
-BEATS_TO_GONE_OLD = 1.5
-"""Patience with a beat that was too old to begin with."""
 
 
 def add_notice(commands: Commands) -> None:
@@ -174,17 +160,24 @@ def _tell(condition: Condition, record: dict[str, Any], paths: Paths, *, wait: b
     lead_s = told.in_s
     if told.deadline_at is not None:
         lead_s = max(0.0, told.deadline_at - time.time())
-    waiting = _Waiting(
+    waiting = Waiting(
         paths=paths,
         name=name,
         dropped_at=dropped_at,
         began_s=began_s,
         late_s=None if lead_s is None else began_s + lead_s + LATE_S,
     )
-    return _finish(condition, waiting, _wait(waiting))
+    try:
+        answer = wait_for(waiting)
+    except KeyboardInterrupt:
+        complain(
+            f"nobody waits any more, but the announcement stays: ckptctl notice {condition.value} --cancel"
+        )
+        raise
+    return _finish(condition, waiting, answer)
 
 
-def _finish(condition: Condition, waiting: _Waiting, answer: _Answer) -> int:
+def _finish(condition: Condition, waiting: Waiting, answer: Answer) -> int:
     """Takes the file back where it is no longer true, and says how it went."""
     if condition not in STAYS_TRUE:
         _remove(os.path.join(waiting.paths.glue, waiting.name))
@@ -219,89 +212,6 @@ def _warn_when_nobody_listens(paths: Paths) -> None:
         )
 
 
-# ---- waiting ---------------------------------------------------------------------------------------------------
-
-
-@frozen(kw_only=True)
-class _Waiting:
-    """One announcement that waits for its answer; moments are those of the monotonic clock."""
-
-    paths: Paths
-    name: str
-    dropped_at: float
-    """By the volume's clock."""
-    began_s: float
-    late_s: float | None
-    """After this no answer is waited for; None without a deadline."""
-
-
-@frozen(kw_only=True)
-class _Answer:
-    """What came of it: a word of ANSWERS with its sentence, or why nobody can answer."""
-
-    word: str = ""
-    text: str = ""
-    gone: str = ""
-
-
-@define
-class Watch:
-    """Follows the beat: no two clocks are compared, except those that stamp files of one volume."""
-
-    moved_s: float
-    dropped_at: float
-    mark: tuple[str, int] | None = None
-    moved: bool = False
-    stopped_s: float | None = None
-
-    def gone(self, state: State | None, now_s: float) -> str:
-        """Why the governor counts as gone; empty while it may be alive."""
-        if state is None or not state.alive:
-            self.stopped_s = now_s if self.stopped_s is None else self.stopped_s
-            if now_s - self.stopped_s < STOPPED_S:
-                return ""
-            return "there is no state.json that can be read" if state is None else "it has stopped"
-        self.stopped_s = None
-        mark = (state.governor_id, state.beat)
-        if mark != self.mark:
-            self.moved = self.mark is not None
-            self.mark, self.moved_s = mark, now_s
-        still_s = now_s - self.moved_s
-        patience_s = state.gone_s
-        if not self.moved and self.dropped_at - state.modified_at > state.gone_s:
-            patience_s *= BEATS_TO_GONE_OLD / BEATS_TO_GONE
-        if still_s < patience_s:
-            return ""
-        return (
-            f"its beat has not moved for {format_duration(max(still_s, self.dropped_at - state.modified_at))}"
-        )
-
-
-def _wait(waiting: _Waiting) -> _Answer:
-    """Looks for the answer until there is one, or until there can be none."""
-    watch = Watch(moved_s=time.monotonic(), dropped_at=waiting.dropped_at)
-    while True:
-        word = _ack(waiting.paths, waiting.name)
-        if word:
-            return _Answer(word=word, text=ANSWERS[word])
-        now_s = time.monotonic()
-        if waiting.late_s is not None and now_s >= waiting.late_s:
-            return _Answer(word="missed", text="the deadline passed and no answer came")
-        gone = watch.gone(read_state(waiting.paths), now_s)
-        if gone:
-            return _Answer(gone=gone)
-        time.sleep(POLL_S)
-
-
-def _ack(paths: Paths, name: str) -> str:
-    """The governor's answer; empty while there is none that it could have written."""
-    try:
-        word = read_bounded(os.path.join(paths.acks, name), 64).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
-    return word if word in ANSWERS else ""
-
-
 # ---- files of our own ------------------------------------------------------------------------------------------
 
 
@@ -324,7 +234,7 @@ def _tidy(condition: Condition, paths: Paths) -> None:
     """
     for name, other, pid in _own(paths, re.escape(host_name())):
         over = other is condition or other not in STAYS_TRUE
-        if over and _ack(paths, name) and not _runs(pid):
+        if over and ack(paths, name) and not _runs(pid):
             _remove(os.path.join(paths.glue, name))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import textwrap
@@ -106,8 +107,20 @@ def paths_named(directory: str | None, control_dir: str | None) -> Paths:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on one line; a NaN in it would be an error of ours."""
-    print(json.dumps(value, separators=(",", ":"), allow_nan=False), flush=True)
+    """One JSON object on one line. What others wrote may hold an infinity, as 1e999: that is no JSON, so null."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    print(text, flush=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def complain(text: str) -> None:

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from ckpt_governor.facts import Sighting, Structure
 from ckpt_governor.formats.naming import is_temporary, step_of
 from ckpt_governor.formats.reading import words
-from ckpt_governor.observe.kept import Kept, join, judge, mtime_ns, restless, see
+from ckpt_governor.observe.kept import MEMBERS_MAX, Kept, join, judge, mtime_ns, restless, see
 from ckpt_governor.observe.links import Dangling, resolve
 from ckpt_governor.observe.places import Places
 from ckpt_governor.observe.tree import Folder, Tree
@@ -247,7 +247,7 @@ class CopyScanner:
         return Look(
             sightings=tuple(sightings),
             dangling=dangling,
-            truncated=self._places.truncated,
+            truncated=self._places.truncated or any(len(kept.members) >= MEMBERS_MAX for kept in self._shown),
             copy_count=self._copy_count,
         )
 

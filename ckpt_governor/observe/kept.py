@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from ckpt_governor.facts import Sighting, Structure
-from ckpt_governor.formats import format_named, format_of_file
+from ckpt_governor.formats import format_of_file
 from ckpt_governor.formats.generic import MARKERS, empty_member
 from ckpt_governor.formats.interface import HEAD_BYTES, Format, Judgement, Member
 from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other, names_a_copy, step_of
@@ -21,8 +21,6 @@ _DEPTH_MAX = 8
 _RACY_S = 2.0
 """A file may change again within the tick of its mtime: what was found incomplete that soon is looked at once more."""
 _ERROR_RETRY_S = 5.0
-_UNNAMED_BYTES_MIN = 64 * 1024
-"""A temporary that promises no name counts as part of a write from this size on, or when its bytes tell its format."""
 
 Lister = Callable[[str], Folder]
 
@@ -292,8 +290,6 @@ def _recognise(kept: Kept, files: FilesOf) -> None:
     kept.sniffed = (member.inode, member.bytes)
     promised = final_of(files.name) if kept.temporary else files.name
     kept.format = format_of_file(promised, head)
-    if kept.format is None and kept.temporary and member.bytes >= _UNNAMED_BYTES_MIN:
-        kept.format = format_named("file")
 
 
 def _sighting(kept: Kept, volume_offset_s: float) -> Sighting | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.cli.alive import parse_state
-from ckpt_governor.cli.ctl_tell import STOPPED_S, Watch
+from ckpt_governor.cli.waiting import STOPPED_S, Watch
 
 NOW = 1_764_424_863.0
 STATE = {"v": 1, "governor": {"id": "a", "alive": True}, "beat": 3, "beat_every_s": 5.0, "written_at": NOW}

@@ -279,6 +279,17 @@ def test_a_unit_without_a_governor_exits_3_and_shows_what_is_there(ctl, unit):
     assert (record["owner"], record["unsaved_s"]) == (None, pytest.approx(7200, abs=60))
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [7, {}, {"id": "7"}, {"id": 7, "at": [1]}, {"id": 7, "at": 10**400, "deadline": True, "kind": "\x1b[2J"}],
+)
+def test_no_request_can_stop_the_look_or_reach_the_terminal(ctl, unit, request_):
+    put_state(unit, request=request_, no_us_s=10**400, with_us_s="often")
+    record = ctl("status", unit.path, "--json").record["units"][0]
+    assert (record["no_us_s"], record["with_us_s"]) == (None, None)
+    assert "\x1b" not in ctl("status", unit.path).out
+
+
 def test_a_killed_governor_is_named_as_gone(ctl, unit):
     put_state(unit, written_at=time.time() - 3600, request={"id": 5, "kind": "save", "reason": "window"})
     os.utime(unit.control / "state.json", (time.time() - 3600,) * 2)

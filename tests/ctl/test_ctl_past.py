@@ -110,6 +110,13 @@ def test_json_lines_carry_the_facts_only_when_asked(ctl, unit):
     assert ctl("log", unit.path, "--json", "--facts").record == json.loads(entry(request=7))
 
 
+def test_an_infinity_in_what_somebody_wrote_becomes_no_broken_json(ctl, unit):
+    put_log(unit, entry()[:-1] + ', "facts": {"a": [1e999, 1]}}')
+    assert ctl("log", unit.path, "--json", "--facts").record["facts"] == {"a": [None, 1]}
+    (unit.control / "receipt.json").write_text(json.dumps(RECEIPT)[:-1] + ', "more": 1e999}')
+    assert ctl("receipt", unit.path, "--json").record == {**RECEIPT, "more": None}
+
+
 DAMAGE = [
     pytest.param("{", id="cut"),
     pytest.param("[]", id="a list"),

@@ -228,6 +228,18 @@ def test_after_the_answer_only_what_is_still_true_stays(ctl, unit, answered, wor
     assert len(dropped(unit)) == int(stays)
 
 
+def test_an_interrupted_wait_says_how_to_withdraw(ctl, unit, monkeypatch):
+    put_state(unit)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ckpt_governor.cli.waiting.time.sleep", interrupt)
+    said = ctl("notice", "risk.thermal", unit.path, "--wait")
+    assert (said.code, "ckptctl notice risk.thermal --cancel" in said.err) == (130, True)
+    assert len(dropped(unit)) == 1
+
+
 def test_an_answer_that_no_governor_gives_is_none(ctl, unit, answered, monkeypatch):
     monkeypatch.setattr("ckpt_governor.cli.ctl_tell.LATE_S", 0.3)
     answered("perhaps")

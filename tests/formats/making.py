@@ -6,10 +6,12 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 
-from ckpt_governor.formats import format_named
-from ckpt_governor.formats.interface import Judgement, Member
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats import format_named, format_of_file
+from ckpt_governor.formats.interface import Format, Judgement, Member
 from ckpt_governor.formats.reading import RegularFile
 
 TENSORS = {"data.pkl": b"\x80\x02}q\x00.", "byteorder": b"little", "data/0": bytes(range(256)) * 12}
@@ -66,8 +68,9 @@ class Shown:
 
     def __init__(self, path: Path, former: Judgement | None = None, age_s: float = 1000.0) -> None:
         self.path, self.name = path, path.name
-        self.former, self.age_s = former, age_s
-        self.beside = frozenset(os.listdir(path.parent))
+        self.former: Judgement | None = former
+        self.age_s = age_s
+        self.beside: Collection[str] = frozenset(os.listdir(path.parent))
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         self.members = tuple(self._member(file) for file in files)
 
@@ -97,6 +100,25 @@ class Shown:
 
 def judged(word: str, path: Path, **more: object) -> Judgement:
     """What the format with this word says about a file or folder."""
+    return known(word).judge(Shown(path, **more))  # type: ignore[arg-type]
+
+
+def known(word: str) -> Format:
+    """The format with this word."""
     format = format_named(word)
     assert format is not None
-    return format.judge(Shown(path, **more))  # type: ignore[arg-type]
+    return format
+
+
+def word_of(name: str, head: bytes) -> str | None:
+    """The word of the format that claims a file, None when no one does."""
+    format = format_of_file(name, head)
+    return None if format is None else format.word
+
+
+def checked_deeply(word: str, path: Path) -> tuple[Structure, str, int]:
+    """What a deep check says, why, and how many bytes it read."""
+    read: list[int] = []
+    judgement = known(word).deep_check(Shown(path), read.append)
+    assert judgement is not None
+    return judgement.structure, judgement.why, sum(read)

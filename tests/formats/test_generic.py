@@ -181,8 +181,9 @@ def test_a_folder_is_a_place_for_copies(name, inside):
 def test_shards_are_one_copy_that_wants_all_its_parts(tmp_path):
     for part in (1, 2):
         (tmp_path / f"model-0000{part}-of-00002.pt").write_bytes(torch_zip())
-    format, name = group_of("model-00001-of-00002.pt")
-    assert (format.word, name) == ("shards", "model-*-of-00002.pt")
+    group = group_of("model-00001-of-00002.pt")
+    assert group is not None
+    assert (group[0].word, group[1]) == ("shards", "model-*-of-00002.pt")
     assert judged("shards", tmp_path).structure is COMPLETE
     (tmp_path / "model-00002-of-00002.pt").unlink()
     assert judged("shards", tmp_path)[:2] == (INCOMPLETE, "1 of 2 parts")

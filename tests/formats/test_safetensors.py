@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from formats.making import judged, safetensors
+from formats.making import judged, safetensors, word_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import format_of_file
 
 WHOLE = safetensors()
 COMPLETE, INCOMPLETE = Structure.COMPLETE, Structure.INCOMPLETE
@@ -136,6 +135,6 @@ def test_a_write_that_went_on_to_the_end_is_complete(with_hole, judge):
 
 
 def test_it_is_recognised_by_name_or_by_bytes():
-    assert format_of_file("model.safetensors", b"").word == "safetensors"
-    assert format_of_file(".tmpAbCdEf", WHOLE[:512]).word == "safetensors"
-    assert format_of_file("notes.txt2", b"{ a text in braces") is None
+    assert word_of("model.safetensors", b"") == "safetensors"
+    assert word_of(".tmpAbCdEf", WHOLE[:512]) == "safetensors"
+    assert word_of("notes.txt2", b"{ a text in braces") is None

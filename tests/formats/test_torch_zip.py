@@ -7,12 +7,11 @@ import struct
 import zipfile
 
 import pytest
-from formats.making import Shown, end_of_zip, judged, torch_zip
+from formats.making import checked_deeply, end_of_zip, judged, torch_zip, word_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import format_named, format_of_file
 from ckpt_governor.formats.zip_records import Damage, judge_archive
 
 WHOLE = torch_zip()
@@ -47,11 +46,10 @@ def judge(data):
 
 
 def deep(tmp_path, data):
-    """The deep check of these bytes, and how many were read."""
+    """The deep check of these bytes."""
     path = tmp_path / "a.pt"
     path.write_bytes(data)
-    read = []
-    return format_named("torch-zip").deep_check(Shown(path), read.append), sum(read)
+    return checked_deeply("torch-zip", path)
 
 
 def test_a_whole_archive_is_complete(tmp_path):
@@ -163,60 +161,57 @@ def test_no_bytes_make_the_check_fail_in_another_way(noise, at, gone):
 
 
 def test_a_deep_check_reads_every_record(tmp_path):
-    judgement, read_bytes = deep(tmp_path, WHOLE)
-    assert judgement.structure is COMPLETE
-    assert read_bytes == sum(map(len, (b"\x80\x02}q\x00.", b"little", bytes(3072), b"3\n")))
+    data_bytes = sum(map(len, (b"\x80\x02}q\x00.", b"little", bytes(3072), b"3\n")))
+    assert deep(tmp_path, WHOLE) == (COMPLETE, "", data_bytes)
 
 
 @pytest.mark.parametrize("piece", [b"\x80\x02}q", bytes(range(100, 140))], ids=["pickle", "tensor"])
 def test_a_deep_check_finds_a_flipped_bit(tmp_path, piece):
     at = WHOLE.index(piece)
-    judgement, _ = deep(tmp_path, WHOLE[:at] + bytes([WHOLE[at] ^ 4]) + WHOLE[at + 1 :])
-    assert judgement.structure is INCOMPLETE
-    assert "checksum of archive/data" in judgement.why
+    structure, why, _ = deep(tmp_path, WHOLE[:at] + bytes([WHOLE[at] ^ 4]) + WHOLE[at + 1 :])
+    assert structure is INCOMPLETE
+    assert "checksum of archive/data" in why
 
 
 def test_an_archive_without_checksums_is_not_called_broken(tmp_path):
-    judgement, _ = deep(tmp_path, torch_zip(crc=False))
-    assert judgement[:2] == (COMPLETE, "it was written without checksums")
+    assert deep(tmp_path, torch_zip(crc=False)) == (COMPLETE, "it was written without checksums", 0)
 
 
 def test_a_deep_check_of_a_cut_archive_says_so(tmp_path):
-    judgement, _ = deep(tmp_path, WHOLE[:-3])
-    assert judgement.structure is INCOMPLETE
+    assert deep(tmp_path, WHOLE[:-3])[0] is INCOMPLETE
 
 
 def test_a_deep_check_unpacks_what_is_packed(tmp_path):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", bytes(3_000_000))
-    assert deep(tmp_path, made.getvalue())[0].structure is COMPLETE
+    assert deep(tmp_path, made.getvalue())[0] is COMPLETE
     spoilt = bytearray(made.getvalue())
     spoilt[60] ^= 0xFF
-    assert deep(tmp_path, bytes(spoilt))[0].structure is INCOMPLETE
+    assert deep(tmp_path, bytes(spoilt))[0] is INCOMPLETE
 
 
 @pytest.mark.parametrize("count", [0, 2, 4, 20, 60, 500, len(WHOLE)])
 def test_a_torch_file_is_recognised_however_little_of_it_is_there(count):
-    assert format_of_file("step_1.pt", WHOLE[:count][:512]).word == "torch-zip"
+    assert word_of("step_1.pt", WHOLE[:count][:512]) == "torch-zip"
 
 
 @pytest.mark.parametrize("name", ["weights.foo", "state", "model.bin"])
 def test_a_torch_file_is_recognised_by_its_bytes_under_any_name(name):
-    assert format_of_file(name, WHOLE[:512]).word == "torch-zip"
+    assert word_of(name, WHOLE[:512]) == "torch-zip"
 
 
 def test_another_archive_under_a_name_of_torch_is_a_plain_zip():
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("policy.pth", b"x")
-    assert format_of_file("model_100_steps.zip", made.getvalue()).word == "zip"
-    assert format_of_file("a.ckpt", made.getvalue()).word == "zip"
-    assert format_of_file("sources.zip", made.getvalue()) is None
+    assert word_of("model_100_steps.zip", made.getvalue()) == "zip"
+    assert word_of("a.ckpt", made.getvalue()) == "zip"
+    assert word_of("sources.zip", made.getvalue()) is None
 
 
 def test_shards_of_several_archives_are_not_taken_for_one():
-    assert format_of_file("__0_0.distcp", WHOLE[:512]).word == "file"
+    assert word_of("__0_0.distcp", WHOLE[:512]) == "file"
 
 
 def test_damage_is_an_exception_with_a_clause():

@@ -11,11 +11,10 @@ import time
 import warnings
 
 import pytest
-from formats.making import Shown
+from formats.making import checked_deeply
 
 from ckpt_governor.copies import Settle, follow
-from ckpt_governor.facts import CopyStatus, Structure
-from ckpt_governor.formats import format_named
+from ckpt_governor.facts import Copy, CopyStatus, Structure
 from ckpt_governor.observe.copies import CopyScanner
 
 pytestmark = pytest.mark.torch
@@ -94,7 +93,7 @@ def test_a_saved_file_is_whole_and_every_cut_of_it_is_not(tmp_path, save):
 def test_a_deep_check_agrees_with_what_was_saved(tmp_path, save):
     path = tmp_path / "step_3.pt"
     save(path)
-    assert format_named("torch-zip").deep_check(Shown(path), lambda _: None).structure is COMPLETE
+    assert checked_deeply("torch-zip", path)[0] is COMPLETE
 
 
 def test_a_flipped_bit_in_a_tensor_is_found_by_the_deep_check_alone(tmp_path):
@@ -106,9 +105,9 @@ def test_a_flipped_bit_in_a_tensor_is_found_by_the_deep_check_alone(tmp_path):
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte[0] ^ 1]))
     assert look(tmp_path).structure is COMPLETE
-    judgement = format_named("torch-zip").deep_check(Shown(path), lambda _: None)
-    assert judgement.structure is INCOMPLETE
-    assert "checksum" in judgement.why
+    structure, why, _ = checked_deeply("torch-zip", path)
+    assert structure is INCOMPLETE
+    assert "checksum" in why
 
 
 def test_a_zeroed_tail_of_full_size_is_incomplete(tmp_path):
@@ -186,7 +185,9 @@ class Follower:
     """Looks at the unit as fast as it can, on a clock that counts looks."""
 
     def __init__(self, unit):
-        self.scanner, self.copies, self.former_s = CopyScanner(str(unit), budget_s=60.0), (), None
+        self.scanner = CopyScanner(str(unit), budget_s=60.0)
+        self.copies: tuple[Copy, ...] = ()
+        self.former_s: float | None = None
         self.start_s = time.time()
 
     def look(self, later_s=0.0):

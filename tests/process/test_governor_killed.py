@@ -6,7 +6,6 @@ import json
 import time
 
 import pytest
-
 from process.harness import wait_until
 
 BEAT_S = 5.0
@@ -108,7 +107,9 @@ def test_without_a_governor_the_job_writes_each_period_until_one_is_back(unit, g
     copies = job.wrote(5, 6 * BEAT_S + 5 * 5 + 20)
     assert copies[0]["at"] - killed <= 6 * BEAT_S + 5 + 1
     assert [copy["request"] for copy in copies] == [0] * 5
-    spaces_s = [later["state_at"] - sooner["state_at"] for sooner, later in zip(copies, copies[1:], strict=False)]
+    spaces_s = [
+        later["state_at"] - sooner["state_at"] for sooner, later in zip(copies, copies[1:], strict=False)
+    ]
     assert all(5.0 <= space_s <= 6.0 for space_s in spaces_s), spaces_s
 
     govern("--no-us", "5s")

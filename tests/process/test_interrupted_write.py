@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from process import jobs
 from process.harness import wait_until
 

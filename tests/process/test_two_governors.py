@@ -13,7 +13,9 @@ def second_governor(unit, processes):
     """Another one, once it has said that it waits."""
     processes.append(Governor(unit, *OPTIONS))
     governor = processes[-1]
-    wait_until(lambda: "waiting" in governor.printed() or not governor.running(), "it never said that it waits")
+    wait_until(
+        lambda: "waiting" in governor.printed() or not governor.running(), "it never said that it waits"
+    )
     return governor
 
 
@@ -22,7 +24,9 @@ def test_one_decides_and_the_other_says_so_and_waits(unit, govern, train, proces
     job = train()
     owner = unit.state()["governor"]["id"]
     second = second_governor(unit, processes)
-    assert second.printed() == f"waiting · {owner} decides for this unit; this one takes over when it is gone\n"
+    assert (
+        second.printed() == f"waiting · {owner} decides for this unit; this one takes over when it is gone\n"
+    )
     unit.drop("risk.preempt")
     job.wrote(1)
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice was never acknowledged")

@@ -6,7 +6,6 @@ import math
 import time
 
 import pytest
-
 from process.harness import wait_until
 
 

@@ -1,0 +1,103 @@
+"""A volume that has no room for one more copy is not filled by a write that was asked for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+from process.harness import Unit, wait_until
+
+pytestmark = pytest.mark.needs_root
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def small_unit(tmp_path):
+    """A unit on a volume of 8 MiB."""
+    path = tmp_path / "volume"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], check=True)
+    yield Unit(tmp_path, path)
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_no_write_is_asked_for_before_there_is_room_for_it(small_unit, govern, train):
+    unit = small_unit
+    governor = govern(of=unit)
+    job = train("helper", "--bytes", str(2 * MIB), of=unit)
+    unit.drop("risk.preempt")
+    job.wrote(1)
+    wait_until(lambda: unit.ack("risk.preempt") == "served", "the first copy was never judged")
+    filler = unit.path / "dataset.log"
+    filler.write_bytes(b"\0" * (5 * MIB))
+    free = os.statvfs(unit.path).f_bavail * os.statvfs(unit.path).f_frsize
+
+    unit.drop("risk.maintenance")
+    line = governor.said("skip", "no-space")
+    assert re.search(
+        r"risk\.maintenance: a copy needs 2\.2 MB, [\d.]+ kB free \([\d.]+ kB kept in reserve\)$", line
+    )
+    unit.looked_at()
+    assert unit.nothing_is_asked()
+    assert (len(job.events("begin")), len(governor.lines("skip", "no-space"))) == (1, 1)
+    assert os.statvfs(unit.path).f_bavail * os.statvfs(unit.path).f_frsize == pytest.approx(
+        free, abs=64 * 1024
+    )
+    assert unit.ack("risk.maintenance") == "unfit"  # nobody waits for it; it is served all the same
+
+    filler.unlink()
+    governor.said("save", "risk.maintenance")
+    job.wrote(2)
+    wait_until(lambda: unit.ack("risk.maintenance") == "served", "the open cause is not served")
+    assert (len(unit.whole()), unit.half()) == (2, [])
+
+
+def test_a_volume_that_could_never_hold_a_copy_is_called_infeasible(small_unit, govern):
+    unit = small_unit
+    unit.control.mkdir()
+    unit.glue.mkdir()
+    unit.drop("job.json", f'{{"v": 1, "bytes": {9 * MIB}}}')
+    governor = govern(of=unit)
+    unit.drop("risk.preempt")
+    line = governor.said("infeasible", "no-space")
+    assert "the whole volume holds 8" in line
+    unit.looked_at()
+    assert unit.nothing_is_asked()
+
+
+def test_a_write_that_fills_the_volume_is_repaired_when_there_is_room(small_unit, govern, train):
+    unit = small_unit
+    governor = govern("--settle", "2s", of=unit)
+    job = train("helper", "--bytes", str(3 * MIB), "--write-s", "2", of=unit)
+    filler = unit.path / "dataset.log"
+    unit.drop("risk.preempt")
+    wait_until(lambda: job.events("begin"), "no write began")
+    filler.write_bytes(b"\0" * (6 * MIB))
+    (failed,) = wait_until(lambda: job.events("failed"), "the write fitted")
+    governor.said("repair")  # its state cannot be written now, its lines are
+    assert governor.running()
+    filler.unlink()
+    job.wrote(1)
+    wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice is not served")
+    assert (unit.half(), len(governor.lines("repair"))) == ([failed["name"]], 1)
+
+
+def test_a_governor_that_cannot_write_its_state_goes_on_when_it_can_again(small_unit, govern, train):
+    unit = small_unit
+    governor = govern(of=unit)
+    job = train(of=unit)
+    filler = unit.path / "dataset.log"
+    with pytest.raises(OSError, match="No space"), open(filler, "wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 4096)
+    beat = unit.state()["beat"]
+    governor.said("unknown", "blind", patience_s=60)
+    filler.unlink()
+    wait_until(lambda: unit.state()["beat"] > beat + 1, "no beat any more")
+    unit.drop("risk.preempt")
+    job.wrote(1)
+    wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice was never acknowledged")
+    assert len(governor.lines("unknown", "blind")) == 1
