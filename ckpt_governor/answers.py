@@ -35,7 +35,7 @@ def finished(world: Observation) -> tuple[Copy, ...]:
 def unsaved_s(world: Observation, ledger: Ledger) -> float:
     """Age of the unsaved work: since the newest sound copy's write began, but never since before the job started."""
     copy = newest_sound(world.copies)
-    since_s = ledger.run.job_started_s if copy is None else max(copy.began_s, ledger.run.job_started_s)
+    since_s = ledger.run.job_started_s if copy is None else max(copy.state_s, ledger.run.job_started_s)
     return max(0.0, world.now_s - since_s)
 
 
@@ -50,7 +50,7 @@ def in_flight(world: Observation, ledger: Ledger) -> Copy | None:
 
 def answers(copy: Copy, request: Request | None) -> bool:
     """Whether this copy's write began after the request was issued."""
-    return request is not None and copy.began_s >= request.at_s
+    return request is not None and copy.began_s >= request.first_at_s
 
 
 def serves(copy: Copy, cause: Cause, world: Observation) -> bool:
@@ -112,7 +112,7 @@ def _learn(copy: Copy, ledger: Ledger) -> Ledger:
         quiet_s_max=max(ledger.quiet_s_max, copy.longest_quiet_s),
     )
     request = ledger.request
-    if request is not None and answers(copy, request) and not copy.answered:
+    if request is not None and copy.began_s >= request.at_s and not copy.answered:
         gap_s = copy.began_s - request.at_s
         ledger = evolve(ledger, gap_samples_s=remember_sample(ledger.gap_samples_s, gap_s))
     return ledger

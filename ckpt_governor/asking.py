@@ -215,9 +215,11 @@ def _join(due: list[Cause], request: Request, situation: Situation, pen: Pen) ->
             asked_count=cause.asked_count + 1,
             released=False,
         )
-        pen.refuse(
-            cause, Refusal.IN_FLIGHT, f"{cause.reason}: the write asked for by {request.reason} serves it"
-        )
+        if cause.key.startswith("broken:"):
+            pen.write(Verdict.REPAIR, request.reason, cause.text, cause=cause.key, request_id=request.id)
+        else:
+            text = f"{cause.reason}: the write asked for by {request.reason} serves it"
+            pen.refuse(cause, Refusal.IN_FLIGHT, text)
     if overdue:
         # What joins was never asked for: its ids are counted anew.
         reissue(evolve(request, tries=0), next_id(pen.ledger, situation.now_s), situation.now_s, pen)

@@ -95,6 +95,8 @@ class Copy:
     """When its write began, as far as that was seen: the moment whose state it holds."""
     changed_s: float
     """The last look at which it had changed."""
+    captured_s: float | None = None
+    """The earliest moment at which its write can have begun; None when nothing but ``began_s`` is known."""
     sound_s: float | None = None
     """When it was first judged sound."""
     longest_quiet_s: float = 0.0
@@ -108,6 +110,11 @@ class Copy:
     temporary: bool = False
     fingerprint: str = ""
     inode: str = ""
+
+    @property
+    def state_s(self) -> float:
+        """The moment whose state it holds, at worst: staleness is counted from here."""
+        return self.began_s if self.captured_s is None else min(self.captured_s, self.began_s)
 
     @property
     def write_s(self) -> float | None:
@@ -211,6 +218,8 @@ class Observation:
     copies: tuple[Copy, ...] = ()
     """The copies that matter, oldest first: the newest few, the newest sound one, all that are being written."""
     notices: tuple[Notice, ...] = ()
+    unread_names: tuple[str, ...] = ()
+    """Drop-in files that are there and of which nothing can be said: what they announced before still holds."""
     readings: tuple[Reading, ...] = ()
     volume: Volume | None = None
     copy_count: int = 0

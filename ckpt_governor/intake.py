@@ -41,7 +41,10 @@ def take_in(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) 
     """The ledger that knows every announcement of this moment, each once."""
     ledger = _take_in_job(world, ledger)
     notices = (*world.notices, *_allotted_end(world, numbers, ledger, costs))
-    ledger = _withdraw_gone(ledger, {f"notice:{notice.identity}" for notice in notices})
+    unread = set(world.unread_names)
+    live = {f"notice:{notice.identity}" for notice in notices}
+    live |= {cause.key for cause in ledger.causes if not unread.isdisjoint(cause.ack_names)}
+    ledger = _withdraw_gone(ledger, live)
     for notice, ack_names in _each_once(notices):
         ledger = _take_in_notice(notice, ack_names, world, numbers, ledger, costs)
     ledger = _take_in_ending(world.ending, ledger)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import being_written, newest_sound
 from ckpt_governor.durations import format_bytes, format_duration
 from ckpt_governor.estimate import Costs
-from ckpt_governor.facts import Copy, CopyStatus, Observation, Reading
+from ckpt_governor.facts import Copy, CopyStatus, Observation, Reading, Sighting
 from ckpt_governor.ledger import Cause, CauseState, Ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.placement import reserve_bytes
@@ -33,6 +35,29 @@ def copies_that_matter(copies: tuple[Copy, ...]) -> tuple[Copy, ...]:
     if sound is not None:
         serials.add(sound.serial)
     return tuple(copy for copy in live if copy.serial in serials)
+
+
+def with_moments(
+    copies: tuple[Copy, ...],
+    former: tuple[Copy, ...],
+    sightings: tuple[Sighting, ...],
+    former_look_s: float | None,
+) -> tuple[Copy, ...]:
+    """The copies with the volume's own times, and new ones with the earliest moment at which they can have begun.
+
+    A copy that was not there at the former look began at some moment since: its state may be that old.
+    """
+    written_s = {sighting.name: sighting.written_s for sighting in sightings}
+    known = {copy.serial for copy in former}
+    stamped = []
+    for copy in copies:
+        captured_s = copy.captured_s
+        if copy.serial not in known and former_look_s is not None and not copy.pre_existing:
+            captured_s = min(copy.began_s, former_look_s)
+        at_s = written_s.get(copy.name, copy.written_s)
+        same = at_s == copy.written_s and captured_s == copy.captured_s
+        stamped.append(copy if same else evolve(copy, written_s=at_s, captured_s=captured_s))
+    return tuple(stamped)
 
 
 def levels(world: Observation, numbers: Numbers, ledger: Ledger, cost: Costs) -> tuple[Reading, ...]:

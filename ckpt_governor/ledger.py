@@ -252,7 +252,9 @@ def shifted(ledger: Ledger, shift_s: float) -> Ledger:
         ),
         causes=tuple(_moved(cause, shift_s, "seen_s", "since_s", "deadline_s") for cause in ledger.causes),
         copies=tuple(
-            _moved(copy, shift_s, "first_seen_s", "began_s", "changed_s", "sound_s", "written_s")
+            _moved(
+                copy, shift_s, "first_seen_s", "began_s", "captured_s", "changed_s", "sound_s", "written_s"
+            )
             for copy in ledger.copies
         ),
         edges={

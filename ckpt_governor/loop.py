@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import signal
 
+from attrs import evolve
+
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import newest
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice
@@ -76,6 +78,10 @@ class Loop:
             self.mouth.line(waiting_line(str(owner)), waiting=str(owner))
             return EXIT_DONE
         tick = self._tick()
+        if tick.again:  # something just came: the second look tells whether it is whole
+            self.signals.wait(tick.wait_s)
+            first, tick = tick, self._tick()
+            tick = evolve(tick, decisions=(*first.decisions, *tick.decisions))
         self.mouth.line(
             watching_line(1, int(bool(tick.world.blind))), watching=1, blind=int(bool(tick.world.blind))
         )

@@ -187,7 +187,7 @@ def _window_age_s(situation: Situation) -> float:
     serial = window_serial(situation.world)
     for copy in finished(situation.world):
         if copy.serial == serial:
-            return situation.now_s - max(copy.began_s, situation.ledger.run.job_started_s)
+            return situation.now_s - max(copy.state_s, situation.ledger.run.job_started_s)
     return situation.unsaved_s
 
 
@@ -204,7 +204,7 @@ def _say_infeasible(promised_s: float, need_s: float, held_s: float, pen: Pen) -
         f"the window of {format_duration(promised_s)} is shorter than a write, which takes"
         f" {format_duration(need_s)}; {format_duration(held_s)} is held instead"
     )
-    once = f"infeasible:window:{promised_s:.0f}"
+    once = f"infeasible:window-of:{promised_s:g}"
     pen.write(Verdict.INFEASIBLE, Reason.WINDOW.value, text, cause="window:", once=once)
 
 

@@ -126,7 +126,7 @@ def _newest(copy: Copy | None, pulse: Pulse, name_length_max: int) -> dict[str, 
         "name": copy.name[: max(64, name_length_max)],
         "step": copy.step,
         "sound": _SOUND.get(copy.status),
-        "captured_at": _wall(copy.began_s, pulse),
+        "captured_at": _wall(copy.state_s, pulse),
     }
 
 

@@ -12,10 +12,10 @@ from ckpt_governor.announce import Announcer
 from ckpt_governor.copies import follow, leftovers, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
-from ckpt_governor.facts import Copy, CopyStatus, Job, Moment, Notice, Observation, Sighting, Trouble
+from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Trouble
 from ckpt_governor.files import Paths, TooLarge, make_control, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
-from ckpt_governor.judge import copies_that_matter
+from ckpt_governor.judge import copies_that_matter, with_moments
 from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run, shifted
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers, override
@@ -48,6 +48,8 @@ class Tick:
     decisions: tuple[Decision, ...]
     wait_s: float
     """How long to sleep before the next one."""
+    again: bool = False
+    """A second look is due before anything can be said of a file that just came."""
 
 
 class NumbersFile:
@@ -238,6 +240,7 @@ class Unit:
             ledger=outcome.ledger,
             decisions=outcome.decisions,
             wait_s=self._wait_s(world, again_s, moment.now_s),
+            again=again_s is not None,
         )
 
     def observe(
@@ -261,7 +264,7 @@ class Unit:
                 settle=settle(self.ledger, numbers, known_job, self.settings.poll_s),
                 last_serial=self.ledger.last_serial,
             )
-            copies = _with_times(copies, look.sightings)
+            copies = with_moments(copies, self.ledger.copies, look.sightings, self._look_s)
             last_serial = max((self.ledger.last_serial, *(copy.serial for copy in copies)))
             self.ledger = evolve(self.ledger, copies=copies, last_serial=last_serial)
             self._look_s = moment.now_s
@@ -279,6 +282,7 @@ class Unit:
             blind=blind,
             copies=copies_that_matter(self.ledger.copies),
             notices=(*notices, *glue.notices),
+            unread_names=glue.unread,
             volume=volume(self.paths.unit),
             copy_count=look.copy_count,
             stages_beside=stages_beside(top.format) if top is not None else False,
@@ -343,17 +347,6 @@ class Unit:
             self._glue.close()
             self._lock.release()
             self._lock = None
-
-
-def _with_times(copies: tuple[Copy, ...], sightings: tuple[Sighting, ...]) -> tuple[Copy, ...]:
-    """The copies with the volume's own times of this look."""
-    times = {sighting.name: sighting.written_s for sighting in sightings}
-    return tuple(
-        copy
-        if times.get(copy.name, copy.written_s) == copy.written_s
-        else evolve(copy, written_s=times[copy.name])
-        for copy in copies
-    )
 
 
 def _clock_step_s(ledger: Ledger, moment: Moment) -> float:

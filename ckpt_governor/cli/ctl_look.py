@@ -107,8 +107,11 @@ def copies(given: argparse.Namespace) -> int:
         print_json(_copies_record(view))
     else:
         _print_copies(view)
+    hidden = view.world.copy_count - len(view.ledger.copies)
+    if hidden > 0:
+        complain(f"only the newest {len(view.copies)} are shown; {hidden} older ones are there, too")
     if view.truncated:
-        complain("there is more than could be looked at: old copies are left out")
+        complain("there is more in this directory than could be looked at")
     code, top = _end(view), newest(view.copies)
     broken = top is not None and top.status is CopyStatus.BROKEN
     return EXIT_BAD if broken and code == EXIT_DONE else code

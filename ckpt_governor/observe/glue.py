@@ -38,6 +38,8 @@ class GlueLook:
     seen_id: int | None = None
     troubles: tuple[Trouble, ...] = ()
     blind: str = ""
+    unread: tuple[str, ...] = ()
+    """Names of drop-in files that are there although nothing can be said of them yet, or any more."""
     look_again_s: float | None = None
     """A second look is due after this many seconds."""
 
@@ -104,6 +106,9 @@ class GlueReader:
             job=job.job if job is not None else None,
             seen_id=seen.seen_id if seen is not None else None,
             troubles=tuple(troubles),
+            unread=tuple(
+                name for name, file in self._files.items() if file.record is None and name not in _OWN_NAMES
+            ),
             look_again_s=again_s,
         )
 
@@ -170,12 +175,12 @@ class GlueReader:
         except TooLarge as error:
             file.wrong = str(error)
         except RecordError as error:
-            wait_s = file.signature_s + SECOND_LOOK_S - moment.now_s
+            wait_s = _settles_in_s(file, found, moment, volume_offset_s)
             if wait_s > 0:
                 return wait_s
             file.wrong = f"{error.field}: {error.wrong}" if error.field else error.wrong
         else:
-            wait_s = file.signature_s + SECOND_LOOK_S - moment.now_s
+            wait_s = _settles_in_s(file, found, moment, volume_offset_s)
             if not content and file.record is None and wait_s > 0 and name not in _OWN_NAMES:
                 return wait_s  # a hook may be about to write into it
             self._believe(name, file, content, found, moment, volume_offset_s)
@@ -257,6 +262,12 @@ class GlueReader:
         file = self._files.pop(name, None)
         if file is not None and file.handle is not None:
             os.close(file.handle)
+
+
+def _settles_in_s(file: _File, found: os.stat_result, moment: Moment, volume_offset_s: float) -> float:
+    """Seconds until the file was the same for long enough: by our looks, or by its age on the volume's clock."""
+    age_s = moment.wall_s + volume_offset_s - found.st_mtime
+    return SECOND_LOOK_S - max(moment.now_s - file.signature_s, age_s)
 
 
 def _with_deadline(record: GlueRecord, deadline_at: float) -> GlueRecord:

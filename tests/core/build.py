@@ -101,9 +101,7 @@ def ending(seen_s: float, *, inode: int = 77, written_s: float | None = None) ->
 
 def reading(condition: Condition, value: bool | None, **fields: Any) -> Reading:
     """What a source says about an edge condition."""
-    return Reading(
-        condition=condition, value=value, read_s=T0, **{"why": "seen", "source": "host", **fields}
-    )
+    return Reading(condition=condition, value=value, read_s=T0, **{"why": "seen", "source": "host", **fields})
 
 
 class Desk:

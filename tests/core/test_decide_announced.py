@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import POLL_S, T0, Desk, copy, knowing, notice, writing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import Job
 from ckpt_governor.ledger import Ledger
 from ckpt_governor.numbers import Numbers
-from core.build import POLL_S, T0, Desk, copy, knowing, notice, writing
 
 OLD = copy(1, -900)
 NEED_S = 40 + 5 + 5 + POLL_S
@@ -79,7 +79,9 @@ def test_these_are_written_for_at_once(condition, deadline_s):
 
 @by_name
 def test_an_unknown_write_time_is_not_waited_for(condition):
-    unit = Desk(knowing(write_s=None, gap_s=None), copies=(OLD,), notices=(notice(condition, deadline_s=300),))
+    unit = Desk(
+        knowing(write_s=None, gap_s=None), copies=(OLD,), notices=(notice(condition, deadline_s=300),)
+    )
     (line,) = unit.decide(0)
     assert (line.verdict.value, line.reason) == ("save", condition.value)
     assert line.text.endswith("no write seen yet")
@@ -129,12 +131,13 @@ def test_a_write_that_does_not_fit_is_refused_and_its_hook_let_go_at_once():
 def test_a_refusal_is_printed_and_counted_once():
     unit = desk(notices=(notice(deadline_s=30),))
     assert unit.look(0) == [("skip", "no-time")]
-    assert [line for line in unit.until(29)] == []
+    assert unit.until(29) == []
     assert unit.ledger.run.refused == {"no-time": 1}
 
 
 @pytest.mark.parametrize(
-    ("left_s", "fits"), [pytest.param(NEED_S, True, id="just"), pytest.param(NEED_S - 0.1, False, id="not quite")]
+    ("left_s", "fits"),
+    [pytest.param(NEED_S, True, id="just"), pytest.param(NEED_S - 0.1, False, id="not quite")],
 )
 def test_a_write_fits_when_gap_write_and_margin_are_left(left_s, fits):
     unit = desk(notices=(notice(Condition.TERMINATE, deadline_s=left_s),))

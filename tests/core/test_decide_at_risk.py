@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from core.build import T0, Desk, copy, knowing, notice, reading, writing
 
 from ckpt_governor.conditions import TRAITS, Condition
-from core.build import T0, Desk, copy, knowing, notice, reading, writing
 
 UNDATED = [c for c in Condition if c not in (Condition.REQUEST, Condition.TERMINATE)]
 names = [condition.value for condition in UNDATED]
@@ -57,7 +57,11 @@ def test_with_an_unknown_write_time_nothing_is_fresh():
 
 
 def test_an_edge_that_was_fresh_is_written_for_after_its_period():
-    unit = Desk(knowing(write_s=4, gap_s=1), copies=(copy(1, -5, write_s=4),), readings=(reading(Condition.MEMORY, True),))
+    unit = Desk(
+        knowing(write_s=4, gap_s=1),
+        copies=(copy(1, -5, write_s=4),),
+        readings=(reading(Condition.MEMORY, True),),
+    )
     assert unit.look(0) == [("skip", "fresh")]
     assert unit.until(80) == [(80.0, "save", "risk.memory")]
 

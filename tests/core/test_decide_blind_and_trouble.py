@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from core.build import Desk, copy, ending, notice, reading
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import Trouble
 from ckpt_governor.ledger import SAID_MAX
 from ckpt_governor.numbers import Numbers
-from core.build import Desk, copy, ending, notice, reading
 
 OLD = copy(1, -900)
 EVERYTHING = {
@@ -19,7 +19,9 @@ EVERYTHING = {
 
 
 def test_a_blind_unit_gets_no_request_whatever_is_announced():
-    unit = Desk(numbers=Numbers(with_us_s=60.0), copies=(OLD,), blind="glue cannot be read: EIO", **EVERYTHING)
+    unit = Desk(
+        numbers=Numbers(with_us_s=60.0), copies=(OLD,), blind="glue cannot be read: EIO", **EVERYTHING
+    )
     assert unit.look(0) == [("unknown", "blind")]
     assert unit.told("unknown") == ["glue cannot be read: EIO"]
     assert unit.until(1000, every_s=10) == []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import T0, Desk, broken, copy, ending, notice, writing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import CopyStatus, Job
 from ckpt_governor.numbers import Numbers
-from core.build import T0, Desk, broken, copy, ending, notice, writing
 
 OLD = copy(1, -900)
 

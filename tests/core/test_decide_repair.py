@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from core.build import T0, Desk, broken, copy, knowing, notice, writing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import Copy, CopyStatus
 from ckpt_governor.ledger import RequestKind
 from ckpt_governor.numbers import Numbers
-from core.build import T0, Desk, broken, copy, knowing, notice, writing
 
 OLD = copy(1, -900)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from core.build import GB, T0, Desk, broken, copy, knowing, notice, writing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import CopyStatus, Volume
 from ckpt_governor.ledger import Ledger, RequestKind, next_id
 from ckpt_governor.numbers import Numbers
-from core.build import GB, T0, Desk, broken, copy, knowing, notice, writing
 
 OLD = copy(1, -900)
 PATIENCE_S = 60
@@ -172,7 +172,9 @@ def test_asking_again_passes_the_space_check():
 
 
 def test_asking_again_passes_the_time_check():
-    unit = Desk(knowing(write_s=100, gap_s=5), copies=(OLD,), notices=(notice(Condition.TERMINATE, deadline_s=160),))
+    unit = Desk(
+        knowing(write_s=100, gap_s=5), copies=(OLD,), notices=(notice(Condition.TERMINATE, deadline_s=160),)
+    )
     unit.look(1)
     first = unit.request.id
     unit.until(159)
@@ -299,7 +301,9 @@ def test_a_copy_that_is_judged_anew_is_listed_once():
     unit = asked()
     unit.look(46, copies=(OLD, broken(2, 5)))
     unit.look(90, copies=(OLD, copy(2, 5, write_s=80)))
-    assert [(write.name, write.status) for write in unit.ledger.run.writes] == [("step-2.pt", CopyStatus.SOUND)]
+    assert [(write.name, write.status) for write in unit.ledger.run.writes] == [
+        ("step-2.pt", CopyStatus.SOUND)
+    ]
 
 
 def test_several_copies_for_one_request_close_it_once():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import GB, ROOM, T0, Desk, broken, copy, ending, knowing, notice
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import FailedWrite, Job, Volume
 from ckpt_governor.ledger import Edge, Ledger
 from ckpt_governor.numbers import Numbers
-from core.build import GB, ROOM, T0, Desk, broken, copy, ending, knowing, notice
 
 OLD = copy(1, -900)
 FULL = Volume(free_bytes=3 * GB, total_bytes=2000 * GB)
@@ -74,7 +74,9 @@ def test_a_refusal_of_the_receipt_counts_causes_not_looks():
 def test_a_write_and_its_repair_that_stop_short_block_their_size():
     unit = Desk(copies=(OLD,), notices=(notice(),), copy_count=1)
     assert unit.look(1) == [("save", "risk.preempt")]
-    assert unit.look(20, copies=(OLD, broken(2, 5, bytes=9 * GB)), copy_count=2) == [("repair", "risk.preempt")]
+    assert unit.look(20, copies=(OLD, broken(2, 5, bytes=9 * GB)), copy_count=2) == [
+        ("repair", "risk.preempt")
+    ]
     lines = unit.look(40, copies=(OLD, broken(2, 5), broken(3, 25, bytes=9 * GB)), copy_count=3)
     assert set(lines) == {("skip", "no-space")}
     assert "quota?" in unit.lines[-1].text
@@ -126,7 +128,11 @@ def test_a_write_that_the_job_says_failed_for_space_blocks_its_size():
 
 
 @pytest.mark.parametrize(
-    "job", [pytest.param(failed(15 * GB), id="a larger one"), pytest.param(failed(14 * GB, 5), id="for another reason")]
+    "job",
+    [
+        pytest.param(failed(15 * GB), id="a larger one"),
+        pytest.param(failed(14 * GB, 5), id="for another reason"),
+    ],
 )
 def test_another_failed_write_blocks_nothing(job):
     unit = Desk(copies=(OLD,), copy_count=1, job=job)

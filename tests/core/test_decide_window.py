@@ -6,11 +6,11 @@ from math import sqrt
 
 import pytest
 from attrs import evolve
+from core.build import GB, POLL_S, ROOM, T0, Desk, broken, copy, knowing, notice, writing
 
 from ckpt_governor.facts import CopyStatus, Job, Volume
 from ckpt_governor.ledger import Ledger
 from ckpt_governor.numbers import Numbers
-from core.build import GB, POLL_S, ROOM, T0, Desk, broken, copy, knowing, notice, writing
 
 WINDOW = Numbers(with_us_s=600.0)
 NEED_S = 40 + 5 + POLL_S
@@ -153,7 +153,9 @@ def test_a_window_that_is_taken_away_asks_for_nothing_more():
     ("closes", "opens"),
     [
         pytest.param({"job": Job(identity="c")}, {}, id="the job starts anew"),
-        pytest.param({"numbers": Numbers(with_us_s=9000.0)}, {"numbers": WINDOW}, id="the window is longer for a while"),
+        pytest.param(
+            {"numbers": Numbers(with_us_s=9000.0)}, {"numbers": WINDOW}, id="the window is longer for a while"
+        ),
     ],
 )
 def test_a_window_that_was_not_due_any_more_is_due_again_for_the_same_copy(closes, opens):

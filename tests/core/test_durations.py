@@ -62,7 +62,7 @@ def test_a_duration_is_read_as_it_is_typed(typed, seconds):
         pytest.param("1h1h", id="a unit twice"),
         pytest.param("1h 30m", id="a space within"),
         pytest.param("30 m", id="a space before the unit"),
-        pytest.param("４h", id="a digit that is not ascii"),
+        pytest.param("\uff14h", id="a digit that is not ascii"),
         pytest.param(10 * YEAR_S + 1, id="over ten years"),
         pytest.param("9" * 65, id="a very long text"),
         pytest.param("9" * 60 + "s", id="more seconds than a float counts"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from core.build import GB, T0, Desk, copy, knowing, writing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from ckpt_governor.estimate import (
 from ckpt_governor.facts import CopyStatus, Job, Observation
 from ckpt_governor.ledger import SAMPLES_MAX, Ledger, remember_sample
 from ckpt_governor.numbers import Numbers
-from core.build import GB, T0, Desk, copy, knowing, writing
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,12 @@ def test_an_unknown_write_needs_an_unknown_time():
             id="of those that are there",
         ),
         pytest.param(
-            knowing(bytes=None), (writing(1, -1, bytes=7),), Numbers(bytes=2), Job(bytes=3), 2, id="told by numbers"
+            knowing(bytes=None),
+            (writing(1, -1, bytes=7),),
+            Numbers(bytes=2),
+            Job(bytes=3),
+            2,
+            id="told by numbers",
         ),
         pytest.param(knowing(bytes=None), (), Numbers(), Job(bytes=3), 3, id="told by the job"),
         pytest.param(knowing(bytes=None), (), Numbers(), Job(), None, id="not known"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import GB, POLL_S, ROOM, T0, Desk, broken, copy, ending, knowing, notice, reading, writing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.facts import Job, Volume
 from ckpt_governor.ledger import CAUSES_MAX, Edge, Verdict
 from ckpt_governor.numbers import Numbers
-from core.build import GB, POLL_S, ROOM, T0, Desk, broken, copy, ending, knowing, notice, reading, writing
 
 OLD = copy(1, -900)
 KEY = "notice:file:risk.preempt:11"
@@ -53,7 +53,9 @@ def test_a_file_created_again_is_a_new_notice():
     assert unit.look(1001, notices=(notice(inode=12),)) == [("save", "risk.preempt")]
 
 
-@pytest.mark.parametrize("inode", [pytest.param(11, id="the same inode"), pytest.param(12, id="another inode")])
+@pytest.mark.parametrize(
+    "inode", [pytest.param(11, id="the same inode"), pytest.param(12, id="another inode")]
+)
 def test_a_file_created_again_is_new_even_under_a_number_used_before(inode):
     unit = desk(notices=(notice(inode=11),))
     unit.look(1)
@@ -82,7 +84,9 @@ def test_a_file_created_again_is_placed_again():
     "again",
     [
         pytest.param(notice(identity="id:risk.preempt:a1", inode=12, seen_s=1000), id="another file"),
-        pytest.param(notice(identity="id:risk.preempt:a1", name="risk.preempt.b", seen_s=1000), id="another name"),
+        pytest.param(
+            notice(identity="id:risk.preempt:a1", name="risk.preempt.b", seen_s=1000), id="another name"
+        ),
     ],
 )
 def test_the_same_id_delivered_again_is_the_same_notice(again):
@@ -166,7 +170,11 @@ def test_a_withdrawn_notice_leaves_the_request_to_the_others():
     unit.look(1)
     request_id = unit.request.id
     unit.look(2, notices=(second,))
-    assert (unit.request.id, unit.request.reason, unit.request.deadline_s) == (request_id, "risk.request", None)
+    assert (unit.request.id, unit.request.reason, unit.request.deadline_s) == (
+        request_id,
+        "risk.request",
+        None,
+    )
 
 
 def test_a_placed_notice_that_is_withdrawn_asks_for_nothing():
@@ -329,7 +337,9 @@ def twins(apart_s: float, seen_s: float = 0) -> tuple:
     """The same termination told by two sources."""
     return (
         notice(Condition.TERMINATE, deadline_s=600, name="risk.terminate.a"),
-        notice(Condition.TERMINATE, deadline_s=600 + apart_s, name="risk.terminate.b", inode=12, seen_s=seen_s),
+        notice(
+            Condition.TERMINATE, deadline_s=600 + apart_s, name="risk.terminate.b", inode=12, seen_s=seen_s
+        ),
     )
 
 
@@ -583,7 +593,9 @@ def test_what_stays_leads_to_another_write_each_risk_period():
     ],
 )
 def test_the_risk_period_is_at_least_a_minute_and_twenty_writes(write_s, period_s):
-    unit = Desk(knowing(write_s=write_s, gap_s=1), copies=(copy(1, -9000),), readings=(reading(MEMORY, True),))
+    unit = Desk(
+        knowing(write_s=write_s, gap_s=1), copies=(copy(1, -9000),), readings=(reading(MEMORY, True),)
+    )
     unit.look(1)
     unit.look(15, copies=(copy(2, 3, write_s=write_s),))
     said = unit.until(period_s + 20)
@@ -641,7 +653,9 @@ def test_an_edge_that_falls_before_it_is_served_asks_for_nothing_any_more():
     unit.look(1)
     unit.until(310, readings=(reading(MEMORY, False),))
     unit.until(320, volume=ROOM)
-    assert [line.reason for line in unit.lines if line.verdict is Verdict.SAVE and line.reason == "risk.memory"] == []
+    assert [
+        line.reason for line in unit.lines if line.verdict is Verdict.SAVE and line.reason == "risk.memory"
+    ] == []
 
 
 def test_an_edge_with_a_date_is_placed_like_a_notice():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import GB, T0, Desk, broken, copy, knowing, notice, reading, writing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import LEFTOVER
@@ -12,7 +13,6 @@ from ckpt_governor.facts import CopyStatus, Job, Reading, Trouble, Volume
 from ckpt_governor.judge import conditions, copies_that_matter
 from ckpt_governor.ledger import Edge
 from ckpt_governor.numbers import Numbers
-from core.build import GB, T0, Desk, broken, copy, knowing, notice, reading, writing
 
 GIB = 1 << 30
 

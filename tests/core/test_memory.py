@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin
 import attrs
 import pytest
 from attrs import evolve
+from core.build import T0, Desk, broken, copy, ending, knowing, notice, reading
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,6 @@ from ckpt_governor.ledger import (
 from ckpt_governor.memory import decision_facts, encode_decision, encode_ledger, parse_facts, parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.records import RecordError
-from core.build import T0, Desk, broken, copy, ending, knowing, notice, reading
 
 PLAIN: dict[object, st.SearchStrategy] = {
     float: st.floats(allow_nan=False, allow_infinity=False),
@@ -77,7 +77,9 @@ FULL = Ledger(
         end_sound=False,
         ended_s=T0,
     ),
-    request=Request(id=7, kind=RequestKind.REPAIR, reason="broken", at_s=T0, first_at_s=T0, deadline_s=T0 + 5),
+    request=Request(
+        id=7, kind=RequestKind.REPAIR, reason="broken", at_s=T0, first_at_s=T0, deadline_s=T0 + 5
+    ),
     causes=(Cause(key="notice:x", reason="risk.preempt", seen_s=T0, since_s=T0, state=CauseState.MISSED),),
     copies=(copy(1, 0), broken(2, 10)),
     judged=(1, -2),
@@ -123,7 +125,9 @@ def test_a_ledger_of_a_later_release_is_read_without_what_is_not_known():
         pytest.param('{"v":1,"causes":{}}', id="an object for a list"),
         pytest.param('{"v":1,"edges":[]}', id="a list for a table"),
         pytest.param('{"v":1,"causes":[{"key":"x"}]}', id="a cause without its fields"),
-        pytest.param('{"v":1,"request":{"id":1,"kind":"wish","reason":"","at_s":0,"first_at_s":0}}', id="another word"),
+        pytest.param(
+            '{"v":1,"request":{"id":1,"kind":"wish","reason":"","at_s":0,"first_at_s":0}}', id="another word"
+        ),
         pytest.param('{"v":1,"look_s":1e999}', id="infinity"),
         pytest.param('{"v":1,"look_s":NaN}', id="nan"),
         pytest.param(f'{{"v":1,"look_s":{10**400}}}', id="beyond a float"),
@@ -189,7 +193,12 @@ def test_the_facts_of_a_decision_decide_the_same_again(inputs):
 
 def test_a_line_of_the_decisions_has_the_documented_shape():
     decision = Decision(
-        verdict=Verdict.SAVE, reason="risk.preempt", text="more urgent work", at_s=T0, request_id=7, cause="notice:x"
+        verdict=Verdict.SAVE,
+        reason="risk.preempt",
+        text="more urgent work",
+        at_s=T0,
+        request_id=7,
+        cause="notice:x",
     )
     line = encode_decision(decision, "a", 1764424863.5, {"world": {}})
     assert line == (
@@ -204,7 +213,9 @@ def test_a_line_of_the_decisions_has_the_documented_shape():
         pytest.param(None, id="nothing"),
         pytest.param([], id="a list"),
         pytest.param({}, id="empty"),
-        pytest.param({"world": {"unit": "u", "now_s": "then"}, "numbers": {}, "ledger": {}}, id="a wrong field"),
+        pytest.param(
+            {"world": {"unit": "u", "now_s": "then"}, "numbers": {}, "ledger": {}}, id="a wrong field"
+        ),
         pytest.param({"world": {"unit": "u", "now_s": 0}, "numbers": {}, "ledger": []}, id="a wrong ledger"),
     ],
 )

@@ -35,13 +35,13 @@ def test_with_us_is_none_a_period_or_auto(typed, window):
 
 @pytest.mark.parametrize("typed", ["auto", "often", 0, -1, float("nan"), float("inf"), False])
 def test_another_no_us_is_refused_with_what_would_be_right(typed):
-    with pytest.raises(ValueError, match="a duration such as .*, or none$"):
+    with pytest.raises(ValueError, match=r"a duration such as .*, or none$"):
         parse_no_us(typed)
 
 
 @pytest.mark.parametrize("typed", ["often", 0, -1, float("nan"), float("inf"), True])
 def test_another_with_us_is_refused_with_what_would_be_right(typed):
-    with pytest.raises(ValueError, match="a duration such as .*, or none or auto$"):
+    with pytest.raises(ValueError, match=r"a duration such as .*, or none or auto$"):
         parse_with_us(typed)
 
 

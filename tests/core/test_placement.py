@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import GB, T0, Desk, copy, knowing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.estimate import costs
@@ -11,7 +12,6 @@ from ckpt_governor.facts import FailedWrite, Job, Volume
 from ckpt_governor.ledger import Cause, Ledger, Refusal, SpaceBlock
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.placement import due_s, latest_start_s, reserve_bytes, space_misfit, time_misfit
-from core.build import GB, T0, Desk, copy, knowing
 
 GIB = 1 << 30
 
@@ -156,7 +156,9 @@ NEED = 14_700_000_000
 """The largest of the last three copies, 14 GB, and five per cent."""
 
 
-def misfit(volume: Volume | None, ledger: Ledger | None = None, numbers: Numbers | None = None, **facts: object):
+def misfit(
+    volume: Volume | None, ledger: Ledger | None = None, numbers: Numbers | None = None, **facts: object
+):
     """Why a copy does not fit the space, or None."""
     desk = Desk(ledger, numbers, **{"volume": volume, **facts})
     world = desk.world(0)
@@ -165,7 +167,10 @@ def misfit(volume: Volume | None, ledger: Ledger | None = None, numbers: Numbers
 
 @pytest.mark.parametrize(
     ("free", "fits"),
-    [pytest.param(NEED + GIB, True, id="just enough"), pytest.param(NEED + GIB - 1, False, id="a byte short")],
+    [
+        pytest.param(NEED + GIB, True, id="just enough"),
+        pytest.param(NEED + GIB - 1, False, id="a byte short"),
+    ],
 )
 def test_a_copy_fits_when_the_largest_of_three_and_five_per_cent_are_free_beside_the_reserve(free, fits):
     assert (misfit(Volume(free_bytes=free, total_bytes=2000 * GB)) is None) is fits
@@ -180,7 +185,13 @@ def test_a_refusal_names_the_bytes_and_the_leftovers():
     assert refused is not None
     assert refused.refusal is Refusal.NO_SPACE
     assert not refused.for_ever
-    for said in ("14.7 GB", "2.0 GB free", "1.0 GB kept in reserve", "7.0 GB in leftovers", "a.tmp, b.tmp, c.tmp"):
+    for said in (
+        "14.7 GB",
+        "2.0 GB free",
+        "1.0 GB kept in reserve",
+        "7.0 GB in leftovers",
+        "a.tmp, b.tmp, c.tmp",
+    ):
         assert said in refused.text
 
 

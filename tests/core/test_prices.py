@@ -96,9 +96,7 @@ def test_four_hours_unsaved_and_log_normal_writes_start_134_seconds_before_the_e
     from statistics import NormalDist
 
     count = 20_000
-    samples = tuple(
-        60 * exp(0.25 * NormalDist().inv_cdf((index + 0.5) / count)) for index in range(count)
-    )
+    samples = tuple(60 * exp(0.25 * NormalDist().inv_cdf((index + 0.5) / count)) for index in range(count))
     start_s = last_start_before_end_s(samples, 4 * HOUR_S)
     assert start_s == pytest.approx(134, abs=1)
     assert NormalDist().cdf(log(start_s / 60) / 0.25) == pytest.approx(0.9993, abs=0.0001)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from core.build import T0
 
 from ckpt_governor.facts import CopyStatus
 from ckpt_governor.ledger import Ledger, Run, Write
 from ckpt_governor.receipt import Receipt, receipt
-from core.build import T0
 
 WRITES = tuple(
-    Write(at_s=T0 + at_s, reason="window", write_s=write_s, name=f"{at_s}.pt", status=CopyStatus.SOUND, serial=at_s)
+    Write(
+        at_s=T0 + at_s,
+        reason="window",
+        write_s=write_s,
+        name=f"{at_s}.pt",
+        status=CopyStatus.SOUND,
+        serial=at_s,
+    )
     for at_s, write_s in ((10, 40.0), (20, 60.0), (30, 50.0), (40, None))
 )
 RUN = Run(

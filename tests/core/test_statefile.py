@@ -6,6 +6,7 @@ import json
 
 import pytest
 from attrs import evolve
+from core.build import T0, broken, copy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +16,14 @@ from ckpt_governor.ledger import Cause, CauseState, Decision, Ledger, Request, R
 from ckpt_governor.receipt import Compared, Receipt
 from ckpt_governor.records import parse_object
 from ckpt_governor.statefile import STATE_BYTES_MAX, Pulse, encode_state, receipt_record
-from core.build import T0, broken, copy
 
 PULSE = Pulse(governor_id="host-4711-1764424863", version="0.1.0", alive=True, beat=1234, beat_every_s=5.0)
 ALL_ZERO = tuple(
     Reading(condition=condition, value=False, why="", source="glue", read_s=T0) for condition in Condition
 )
-DECISION = Decision(verdict=Verdict.SAVE, reason="risk.preempt", text="more urgent work", at_s=T0, request_id=7)
+DECISION = Decision(
+    verdict=Verdict.SAVE, reason="risk.preempt", text="more urgent work", at_s=T0, request_id=7
+)
 REQUEST = Request(
     id=7, kind=RequestKind.SAVE, reason="risk.preempt", at_s=T0, first_at_s=T0 - 70, deadline_s=T0 + 120
 )
@@ -49,11 +51,18 @@ def state(ledger: Ledger | None = None, pulse: Pulse = PULSE, **given: object) -
 def test_it_has_the_shape_of_the_contract():
     readings = (
         evolve(ALL_ZERO[0], value=True),
-        *(evolve(reading, value=None) if reading.condition is Condition.THERMAL else reading for reading in ALL_ZERO[1:]),
+        *(
+            evolve(reading, value=None) if reading.condition is Condition.THERMAL else reading
+            for reading in ALL_ZERO[1:]
+        ),
     )
     ledger = Ledger(last_id=7, request=REQUEST, last=DECISION)
     told = state(
-        ledger, no_us_s=1800.0, with_us_s=7200.0, newest=copy(3, -600, name="step-1200.pt", step=1200), conditions=readings
+        ledger,
+        no_us_s=1800.0,
+        with_us_s=7200.0,
+        newest=copy(3, -600, name="step-1200.pt", step=1200),
+        conditions=readings,
     )
     assert list(told)[:12] == [
         "v",
@@ -72,8 +81,19 @@ def test_it_has_the_shape_of_the_contract():
     assert told["v"] == 1
     assert told["governor"] == {"id": "host-4711-1764424863", "version": "0.1.0", "alive": True}
     assert (told["beat"], told["beat_every_s"], told["written_at"]) == (1234, 5.0, T0)
-    assert told["decision"] == {"verdict": "save", "reason": "risk.preempt", "text": "more urgent work", "at": T0}
-    assert told["request"] == {"id": 7, "kind": "save", "reason": "risk.preempt", "at": T0, "deadline": T0 + 120}
+    assert told["decision"] == {
+        "verdict": "save",
+        "reason": "risk.preempt",
+        "text": "more urgent work",
+        "at": T0,
+    }
+    assert told["request"] == {
+        "id": 7,
+        "kind": "save",
+        "reason": "risk.preempt",
+        "at": T0,
+        "deadline": T0 + 120,
+    }
     assert (told["no_us_s"], told["with_us_s"]) == (1800.0, 7200.0)
     assert told["newest"] == {"name": "step-1200.pt", "step": 1200, "sound": True, "captured_at": T0 - 600}
     assert len(told["conditions"]) == 14
@@ -84,7 +104,9 @@ def test_it_has_the_shape_of_the_contract():
 
 def test_what_is_not_there_is_null():
     told = state()
-    assert [told[key] for key in ("decision", "request", "leaving_at", "no_us_s", "with_us_s", "newest")] == [None] * 6
+    assert [told[key] for key in ("decision", "request", "leaving_at", "no_us_s", "with_us_s", "newest")] == [
+        None
+    ] * 6
 
 
 def test_a_repair_is_told_as_one():
@@ -107,7 +129,9 @@ def test_whether_the_newest_copy_is_sound_is_true_false_or_unknown(newest, sound
 
 
 def test_times_are_unix_time_even_after_a_clock_step():
-    told = state(Ledger(request=REQUEST, last=DECISION), evolve(PULSE, wall_minus_steady_s=-3600.0), newest=copy(1, 0))
+    told = state(
+        Ledger(request=REQUEST, last=DECISION), evolve(PULSE, wall_minus_steady_s=-3600.0), newest=copy(1, 0)
+    )
     assert told["written_at"] == told["request"]["at"] == told["decision"]["at"] == T0 - 3600
     assert told["request"]["deadline"] == T0 + 120 - 3600
     assert told["newest"]["captured_at"] == T0 - 3600
@@ -134,14 +158,18 @@ def cause(key: str, reason: str, deadline_s: float | None, **fields: object) -> 
     [
         pytest.param((), None, id="nothing announced"),
         pytest.param((cause("notice:a", "risk.preempt", 120),), 120, id="one"),
-        pytest.param((cause("notice:a", "risk.preempt", 120), cause("notice:b", "risk.walltime", 90)), 90, id="two"),
+        pytest.param(
+            (cause("notice:a", "risk.preempt", 120), cause("notice:b", "risk.walltime", 90)), 90, id="two"
+        ),
         pytest.param((cause("notice:a", "risk.preempt", 120, state=CauseState.SERVED),), 120, id="served"),
         pytest.param((cause("notice:a", "risk.preempt", 120, state=CauseState.UNFIT),), 120, id="unfit"),
         pytest.param((cause("notice:a", "risk.preempt", None),), None, id="no date"),
         pytest.param((cause("notice:a", "risk.preempt", -5),), None, id="past"),
         pytest.param((cause("notice:a", "risk.preempt", 120, live=False),), None, id="withdrawn"),
         pytest.param((cause("notice:a", "risk.request", 120),), None, id="a person's wish is no end"),
-        pytest.param((cause("end:1:2", "train.end", None), cause("window:1", "window", None)), None, id="others"),
+        pytest.param(
+            (cause("end:1:2", "train.end", None), cause("window:1", "window", None)), None, id="others"
+        ),
     ],
 )
 def test_the_job_is_told_when_it_has_to_leave(causes, leaving_s):
@@ -153,7 +181,11 @@ def test_ids_can_go_on_growing_when_the_ledger_is_lost():
     assert state(Ledger(last_id=1764424863123))["last_id"] == 1764424863123
 
 
-@given(text=st.text(max_size=4000), name=st.text(min_size=1, max_size=4000), reason=st.sampled_from(list(Condition)))
+@given(
+    text=st.text(max_size=4000),
+    name=st.text(min_size=1, max_size=4000),
+    reason=st.sampled_from(list(Condition)),
+)
 def test_it_stays_under_four_kibibytes_whatever_is_in_it(text, name, reason):
     pulse = evolve(PULSE, governor_id="h" * 128, beat=2**53)
     decision = evolve(DECISION, text=text, reason=reason.value)
@@ -174,7 +206,9 @@ def test_the_receipt_has_the_documented_shape():
     account = Receipt(
         run_s=14280.0,
         writes=(
-            Write(at_s=T0, reason="risk.preempt", write_s=41.2346, name="a.pt", status=CopyStatus.SOUND, bytes=5),
+            Write(
+                at_s=T0, reason="risk.preempt", write_s=41.2346, name="a.pt", status=CopyStatus.SOUND, bytes=5
+            ),
             Write(at_s=T0 + 9, reason="", write_s=None, name="b.pt", status=CopyStatus.BROKEN),
         ),
         refused={"no-time": 1},
@@ -231,4 +265,6 @@ def test_a_receipt_without_a_window_and_copies_has_nulls():
         compared=Compared(writes=0, write_s=0.0, silent_death_costs_s=None),
     )
     record = receipt_record(account, 0.0)
-    assert [record[key] for key in ("with_us_s", "silent_death_costs_s", "end_sound", "newest_sound")] == [None] * 4
+    assert [record[key] for key in ("with_us_s", "silent_death_costs_s", "end_sound", "newest_sound")] == [
+        None
+    ] * 4

@@ -1,4 +1,4 @@
-"""The lines that people read. They are an interface: the golden files hold them, and a change is a change of the product.
+"""The lines that people read. They are an interface: golden files hold them, and a change changes the product.
 
 To accept a wanted change: ``pytest tests/core/test_wording.py --update-golden`` and read the diff.
 """
@@ -67,12 +67,21 @@ def line(verdict: Verdict, reason: str, text: str) -> Decision:
 
 
 DECISIONS = [
-    ("14:41:03", line(Verdict.SAVE, "risk.preempt", "higher-priority or more urgent work can take these resources")),
+    (
+        "14:41:03",
+        line(Verdict.SAVE, "risk.preempt", "higher-priority or more urgent work can take these resources"),
+    ),
     ("14:42:11", line(Verdict.SKIP, "no-time", "a write needs 40s, 12s left")),
     ("14:43:00", line(Verdict.SKIP, "in-flight", "risk.memory: step-7.pt is being written")),
-    ("14:44:00", line(Verdict.REPAIR, "broken", "step-8.pt is broken: cut; the last sound copy is step-7.pt")),
+    (
+        "14:44:00",
+        line(Verdict.REPAIR, "broken", "step-8.pt is broken: cut; the last sound copy is step-7.pt"),
+    ),
     ("14:45:00", line(Verdict.SAVE, "risk.maintenance", "a reboot is scheduled, 2m left")),
-    ("14:46:00", line(Verdict.INFEASIBLE, "window", "the window of 10s is shorter than a write, which takes 46s")),
+    (
+        "14:46:00",
+        line(Verdict.INFEASIBLE, "window", "the window of 10s is shorter than a write, which takes 46s"),
+    ),
     ("14:47:00", line(Verdict.UNKNOWN, "risk.memory", "glue/risk.memory: not JSON")),
     ("14:48:00", line(Verdict.SKIP, "no-space", "evil\n\x1b[31mname\u202e.pt")),
 ]
@@ -126,7 +135,10 @@ def test_the_first_line_counts_the_units(units, blind, text):
 
 
 def test_a_second_governor_says_who_decides():
-    assert waiting_line("host-1\n") == "waiting · host-1\\x0a decides for this unit; this one takes over when it is gone"
+    assert (
+        waiting_line("host-1\n")
+        == "waiting · host-1\\x0a decides for this unit; this one takes over when it is gone"
+    )
     assert taking_over_line("host-1") == "taking over · host-1 is gone"
     assert taking_over_line("") == "taking over"
 
@@ -250,7 +262,9 @@ def test_other_receipts_are_as_they_were(golden, name):
         pytest.param(RECEIPTS["all-that-can-happen"], "odd\\x0a.pt", id="a name escaped"),
         pytest.param(RECEIPTS["all-that-can-happen"], "2 fresh, 11 in-flight, 1 no-time", id="refusals"),
         pytest.param(RECEIPTS["all-that-can-happen"], "1 asked and not answered", id="unserved"),
-        pytest.param(RECEIPTS["all-that-can-happen"], "more than the 30m of the window", id="a window not kept"),
+        pytest.param(
+            RECEIPTS["all-that-can-happen"], "more than the 30m of the window", id="a window not kept"
+        ),
         pytest.param(RECEIPTS["all-that-can-happen"], "without this process: 7 writes", id="compared"),
         pytest.param(RECEIPTS["all-that-can-happen"], "the end has a sound copy", id="a sound end"),
         pytest.param(RECEIPTS["no-copy-of-the-end"], "the last sound one is step-2400.pt", id="an older end"),
@@ -263,7 +277,8 @@ def test_a_receipt_says(account, says):
 
 
 @pytest.mark.parametrize(
-    ("stalest_s", "kept"), [pytest.param(1800.4, True, id="within a poll"), pytest.param(1800.6, False, id="over")]
+    ("stalest_s", "kept"),
+    [pytest.param(1800.4, True, id="within a poll"), pytest.param(1800.6, False, id="over")],
 )
 def test_a_window_that_was_not_kept_is_admitted(stalest_s, kept):
     text = receipt_text(evolve(FULL, stalest_s=stalest_s), clock)

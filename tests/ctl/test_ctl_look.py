@@ -127,6 +127,14 @@ def test_an_empty_directory_has_no_copies(ctl, unit):
     assert ctl("copies", unit.path, "--json").record["copies"] == []
 
 
+def test_when_there_are_very_many_the_newest_are_shown_and_the_others_counted(ctl, unit):
+    for step in range(300):
+        put_copy(unit.path, f"step-{step}.safetensors", count=8, age_s=OLD_S)
+    said = ctl("copies", unit.path, "--json")
+    assert [copy["step"] for copy in said.record["copies"]] == list(range(44, 300))
+    assert "only the newest 256 are shown; 44 older ones are there, too" in said.err
+
+
 def test_a_name_cannot_reach_the_terminal(ctl, unit):
     put_copy(unit.path, "step-1\x1b[31m\u202e\n.safetensors", age_s=OLD_S)
     said = ctl("copies", unit.path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
+from functools import partial
 
 import pytest
 from process.harness import wait_until
@@ -77,6 +79,10 @@ def test_ids_go_on_growing_when_the_ledger_is_lost(unit, govern, train, spoil):
         assert "ledger.json" in second.said("unknown", "ledger")
 
 
+def served(unit, number):
+    return unit.ack(f"risk.preempt.{number}") == "served"
+
+
 def test_kills_at_any_moment_repeat_nothing_and_lose_nothing(unit, govern, train):
     job = train("plain", "--write-s", "0.1")
     notices = 6
@@ -87,12 +93,12 @@ def test_kills_at_any_moment_repeat_nothing_and_lose_nothing(unit, govern, train
         governor.kill()
     govern()
     for number in range(notices):
-        wait_until(lambda n=number: unit.ack(f"risk.preempt.{n}") == "served", f"notice {number} was lost")
+        wait_until(partial(served, unit, number), f"notice {number} was lost")
     unit.looked_at()
     assert unit.nothing_is_asked()
-    served = [event["request"] for event in job.events("copy")]
-    assert len(served) == len(set(served))
-    assert sorted(served) == sorted({line["request"] for line in unit.decisions("save")})
+    answered = [event["request"] for event in job.events("copy")]
+    assert len(answered) == len(set(answered))
+    assert sorted(answered) == sorted({line["request"] for line in unit.decisions("save")})
 
 
 @pytest.mark.experiment
@@ -107,9 +113,7 @@ def test_without_a_governor_the_job_writes_each_period_until_one_is_back(unit, g
     copies = job.wrote(5, 6 * BEAT_S + 5 * 5 + 20)
     assert copies[0]["at"] - killed <= 6 * BEAT_S + 5 + 1
     assert [copy["request"] for copy in copies] == [0] * 5
-    spaces_s = [
-        later["state_at"] - sooner["state_at"] for sooner, later in zip(copies, copies[1:], strict=False)
-    ]
+    spaces_s = [later["state_at"] - sooner["state_at"] for sooner, later in itertools.pairwise(copies)]
     assert all(5.0 <= space_s <= 6.0 for space_s in spaces_s), spaces_s
 
     govern("--no-us", "5s")

@@ -75,7 +75,7 @@ def test_the_first_write_of_all_that_is_cut_is_repaired_too(unit, govern, train)
 
 def test_a_write_that_is_slow_is_not_called_broken(unit, govern, train):
     governor = govern("--settle", "2s")
-    job = train("helper", "--write-s", "8")
+    job = train("helper", "--write-s", "5")
     unit.drop("risk.preempt")
     job.wrote(1)
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the copy was never judged")

@@ -21,7 +21,7 @@ def ages_s(job, begun, now):
 @pytest.mark.parametrize(
     ("window_s", "time_s", "poll"),
     [
-        pytest.param(6, 40, "0.2", id="6s for 40s"),
+        pytest.param(6, 30, "0.2", id="6s for 30s"),
         pytest.param(20, 300, "1", id="20s for 5m", marks=[pytest.mark.experiment, pytest.mark.timeout(400)]),
     ],
 )

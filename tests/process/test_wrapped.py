@@ -31,7 +31,7 @@ def wrap_job(unit, wrap):
         command = [sys.executable, jobs.__file__, how, str(unit.path), *options]
         governor = wrap(*command, options=governor_options, **more)
         wait_until(lambda: events(governor, "looked"), "the job never began")
-        wait_until(lambda: unit.state(), "the governor never began")
+        wait_until(unit.state, "the governor never began")
         return governor
 
     return start
@@ -128,7 +128,7 @@ def test_a_batch_system_s_signal_is_one_write_and_the_command_goes_on(unit, wrap
 def test_a_command_that_dies_in_its_write_is_reported_with_its_code(unit, wrap_job):
     governor = wrap_job("--write-s", "4", governor_options=("--settle", "2s"))
     unit.drop("risk.preempt")
-    wait_until(lambda: unit.half(), "no write began")
+    wait_until(unit.half, "no write began")
     os.kill(events(governor, "start")[0]["pid"], signal.SIGKILL)
     assert governor.ended() == 137
     (half,) = unit.half()
