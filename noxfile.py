@@ -129,7 +129,7 @@ def image(session: nox.Session) -> None:
 
 @nox.session
 def matrix(session: nox.Session) -> None:
-    """The main tests against the wheel in Python 3.10 to 3.14, by tox; after --, the environments to run."""
+    """The suite and the demo against the wheel in Python 3.10 to 3.14, by tox; after --, the environments to run."""
     session.install(*nox.project.dependency_groups(PROJECT, "matrix"))
     chosen = ["-e", ",".join(session.posargs)] if session.posargs else []
     session.run("tox", "run", *chosen)

@@ -106,9 +106,11 @@ def _learn(copy: Copy, ledger: Ledger) -> Ledger:
     )
     if copy.write_s is None:
         return ledger
+    # Until it was judged sound: a copy without a checkable end is written some time before that is known.
+    took_s = max(copy.write_s, (copy.sound_s or copy.changed_s) - copy.began_s)
     ledger = evolve(
         ledger,
-        write_samples_s=remember_sample(ledger.write_samples_s, copy.write_s),
+        write_samples_s=remember_sample(ledger.write_samples_s, took_s),
         quiet_s_max=max(ledger.quiet_s_max, copy.longest_quiet_s),
     )
     request = ledger.request

@@ -145,9 +145,11 @@ def window(situation: Situation, pen: Pen) -> None:
         if need_s is None:
             due = _window_age_s(situation) >= WINDOW_SHARE_UNKNOWN * promised_s
         else:
-            if promised_s < need_s:
+            # A copy is a write old at the moment at which it is sound, and only then can the next one begin.
+            two_s = need_s + (situation.costs.write_s or 0.0)
+            if promised_s < two_s:
                 held_s = 2.0 * need_s
-                _say_infeasible(promised_s, need_s, held_s, pen)
+                _say_infeasible(promised_s, two_s, held_s, pen)
             due = _window_age_s(situation) + need_s >= (held_s or promised_s)
         due = due and not _rests(held_s or promised_s, situation)
     for cause in open_causes(pen.ledger):
@@ -199,10 +201,10 @@ def _training_is_over(situation: Situation) -> bool:
     return not any(copy.began_s > ended_s for copy in finished(situation.world))
 
 
-def _say_infeasible(promised_s: float, need_s: float, held_s: float, pen: Pen) -> None:
+def _say_infeasible(promised_s: float, two_s: float, held_s: float, pen: Pen) -> None:
     text = (
-        f"the window of {format_duration(promised_s)} is shorter than a write, which takes"
-        f" {format_duration(need_s)}; {format_duration(held_s)} is held instead"
+        f"the window of {format_duration(promised_s)} is shorter than two writes in a row, which take"
+        f" {format_duration(two_s)}; {format_duration(held_s)} is held instead"
     )
     once = f"infeasible:window-of:{promised_s:g}"
     pen.write(Verdict.INFEASIBLE, Reason.WINDOW.value, text, cause="window:", once=once)
