@@ -131,7 +131,8 @@ def test_one_announcement_leads_to_one_write(plan):
     )
 )
 def test_a_window_that_can_be_kept_is_kept(plan):
-    world = World(evolve(plan, write_s=(10.0, 20.0), gap_s=(1.0, 4.0))).run()
+    plan = evolve(plan, write_s=(10.0, 20.0), gap_s=(1.0, 4.0), poll_s=min(plan.poll_s, 2.0))
+    world = World(plan).run()
     assert world.windows_checked > world.looks / 2
 
 

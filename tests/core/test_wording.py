@@ -45,7 +45,7 @@ def at(text: str) -> float:
 
 
 @pytest.fixture
-def golden(request):
+def check_golden(request):
     """Compares a text with the golden file of this name, or writes it when that is asked for."""
 
     def compare(name: str, text: str) -> None:
@@ -87,18 +87,20 @@ DECISIONS = [
 ]
 
 
-def test_every_verdict_has_its_line(golden):
-    golden("decisions.txt", "".join(f"{decision_line(decision, when)}\n" for when, decision in DECISIONS))
+def test_every_verdict_has_its_line(check_golden):
+    check_golden(
+        "decisions.txt", "".join(f"{decision_line(decision, when)}\n" for when, decision in DECISIONS)
+    )
 
 
-def test_a_unit_column_stands_after_the_time(golden):
+def test_a_unit_column_stands_after_the_time(check_golden):
     shown = [decision_line(decision, when, unit="team/run\n7") for when, decision in DECISIONS]
-    golden("decisions-of-units.txt", "".join(f"{text}\n" for text in shown))
+    check_golden("decisions-of-units.txt", "".join(f"{text}\n" for text in shown))
 
 
-def test_colour_changes_the_verdict_only(golden):
+def test_colour_changes_the_verdict_only(check_golden):
     shown = [decision_line(decision, when, colour=True) for when, decision in DECISIONS]
-    golden("decisions-in-colour.txt", "".join(f"{text}\n" for text in shown))
+    check_golden("decisions-in-colour.txt", "".join(f"{text}\n" for text in shown))
 
 
 @pytest.mark.parametrize(("when", "decision"), DECISIONS, ids=[decision.reason for _, decision in DECISIONS])
@@ -252,8 +254,8 @@ RECEIPTS = {
 
 
 @pytest.mark.parametrize("name", RECEIPTS)
-def test_other_receipts_are_as_they_were(golden, name):
-    golden(f"receipt-{name}.txt", receipt_text(RECEIPTS[name], clock) + "\n")
+def test_other_receipts_are_as_they_were(check_golden, name):
+    check_golden(f"receipt-{name}.txt", receipt_text(RECEIPTS[name], clock) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -308,8 +310,10 @@ def test_the_price_table_has_the_columns_of_the_documentation():
         pytest.param("prices-with-mtbf", 60.0, 8 * 3600.0, id="with deaths"),
     ],
 )
-def test_other_price_tables_are_as_they_were(golden, name, write_s, mtbf_s):
-    golden(f"{name}.txt", "\n".join(price_rows(price_table(4 * 3600, 1800, "30m", write_s, mtbf_s))) + "\n")
+def test_other_price_tables_are_as_they_were(check_golden, name, write_s, mtbf_s):
+    check_golden(
+        f"{name}.txt", "\n".join(price_rows(price_table(4 * 3600, 1800, "30m", write_s, mtbf_s))) + "\n"
+    )
 
 
 def test_columns_are_aligned_and_nothing_trails():

@@ -16,7 +16,7 @@ from attrs import Factory, define, evolve, frozen
 
 from ckpt_governor.answers import unsaved_s
 from ckpt_governor.conditions import Condition
-from ckpt_governor.copies import follow, newest
+from ckpt_governor.copies import follow, newest, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
 from ckpt_governor.facts import (
@@ -30,7 +30,7 @@ from ckpt_governor.facts import (
     Structure,
     Volume,
 )
-from ckpt_governor.judge import conditions, copies_that_matter
+from ckpt_governor.judge import conditions, copies_that_matter, with_moments
 from ckpt_governor.ledger import CauseState, Decision, Ledger, Run, Verdict, shifted
 from ckpt_governor.memory import decision_facts, encode_ledger, parse_facts, parse_ledger
 from ckpt_governor.numbers import Numbers
@@ -204,11 +204,16 @@ class World:
 
         return Ledger(
             run=run,
-            write_samples_s=spread(plan.write_s, 0.0),
+            write_samples_s=spread(plan.write_s, self.judging_s),
             # A gap is seen to end at a look, which comes up to a poll after it.
             gap_samples_s=spread(plan.gap_s, plan.poll_s),
             size_samples_bytes=(COPY_BYTES,) * 3,
         )
+
+    @property
+    def judging_s(self) -> float:
+        """How long after its last byte a copy without a shape is called sound, with the looks in between."""
+        return 5 * self.plan.poll_s if self.plan.style == "shapeless" else 0.0
 
     # ---- time -------------------------------------------------------------------------------------------------
 
@@ -432,7 +437,7 @@ class World:
             job.served.add(request_id)
             asked_s, known_write_s, known_gap_s = self.asked_s[request_id]
             late = self.now_s - asked_s > known_gap_s
-            if late or write_s > known_write_s:
+            if late or write_s + self.judging_s > known_write_s:
                 self.excuse_s = max(self.excuse_s, self.now_s)
         if asked or self.now_s >= job.own_due_s:
             self._write(job, write_s)
@@ -549,15 +554,17 @@ class World:
             )
         if not blind:
             request, ledger = governor.ledger.request, governor.ledger
+            look = self._sightings()
             copies = follow(
                 ledger.copies,
-                self._sightings(),
+                look,
                 now_s=now_s,
                 former_look_s=governor.look_s,
                 asked_s=request.at_s if request is not None else None,
                 settle=settle(ledger, self.numbers, job, plan.poll_s),
                 last_serial=ledger.last_serial,
             )
+            copies = with_moments(copies, ledger.copies, look, governor.look_s)
             last_serial = max((ledger.last_serial, *(copy.serial for copy in copies)))
             governor.ledger = evolve(ledger, copies=copies, last_serial=last_serial)
             governor.look_s = now_s
@@ -721,6 +728,14 @@ class World:
         infeasible = with_us_s is not None and (need_s is None or with_us_s < need_s + (cost.write_s or 0.0))
         if infeasible or self.room_missing() or self.job is None or not self.job.alive or ledger.space_block:
             self._excuse()
+        asked = self.asked_s.get(self.published[0] or 0)
+        if (
+            asked
+            and self.job
+            and self.published[0] not in self.job.served
+            and self.now_s > asked[0] + asked[2]
+        ):
+            self._excuse()  # the job takes longer to its save point than it ever did
         if with_us_s is None or world.blind or ledger.run.ended_s is not None or self.ending is not None:
             return
         whole = [file.began_s for file in self.files if file.whole(self.now_s)]
@@ -733,7 +748,8 @@ class World:
         assert stale_s <= with_us_s + late_s, (
             f"3: the newest sound copy is {stale_s} old, promised {with_us_s}"
         )
-        if self.plan.style == "shapeless":
+        sound = newest_sound(world.copies)
+        if sound is None or sound.state_s - self.origin_s <= self.excuse_s:
             return
         judged_s = unsaved_s(world, ledger)
         assert judged_s <= with_us_s + late_s, f"3: it is judged {judged_s} old, promised {with_us_s}"
