@@ -122,8 +122,12 @@ def main() -> int:
         print(json.dumps({"v": 1, "good": good, **figures}))
     else:
         print(f"first state.json   {figures['first_state_s'] * 1000:6.0f} ms after the start")
-        print(f"four imports       {figures['imports_s'] * 1000:6.0f} ms; ratio {figures['first_state_ratio']:.2f}")
-        print(f"resident memory    {memory_mib:6.1f} MiB; the four libraries alone {figures['libraries_memory_mib']:.1f}")
+        print(
+            f"four imports       {figures['imports_s'] * 1000:6.0f} ms; ratio {figures['first_state_ratio']:.2f}"
+        )
+        print(
+            f"resident memory    {memory_mib:6.1f} MiB; the four libraries alone {figures['libraries_memory_mib']:.1f}"
+        )
         print(f"processor          {share * 100:6.2f} % of one core, idle")
         print("within the bounds" if good else "OUT OF BOUNDS")
     return 0 if good else 1

@@ -64,12 +64,12 @@ class Announcer:
             nothing_yet = self._saved is None and ledger.request is None and not ledger.causes
             if not nothing_yet:
                 self._save_ledger(ledger, moment.now_s, final)
+            self._write_acks(world, ledger)
             self._write_state(world, numbers, ledger, moment, final)
             if nothing_yet:  # the first beat of a fresh unit does not wait for the memory of nothing
                 self._save_ledger(ledger, moment.now_s, final)
         except OSError as error:
             return f"state cannot be written: {words_of(error)}"
-        self._write_acks(world, ledger)
         return ""
 
     def _log(
@@ -143,7 +143,11 @@ class Announcer:
             return
         wanted: dict[str, str] = {}
         for cause in ledger.causes:
-            word = "unfit" if cause.released and cause.open else ACK_WORDS.get(cause.state)
+            word = ACK_WORDS.get(cause.state)
+            if cause.open and cause.released:
+                word = ACK_WORDS[CauseState.UNFIT]
+            elif cause.open and cause.unanswered:
+                word = ACK_WORDS[CauseState.MISSED]
             if word and cause.live:
                 wanted.update(dict.fromkeys(cause.ack_names, word))
         if self._acks_known and wanted == self._acks:

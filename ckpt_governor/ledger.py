@@ -89,6 +89,8 @@ class Cause:
     """Its announcement is still there; a closed cause that is gone may be forgotten."""
     released: bool = False
     """Its hook was told ``unfit`` although the request stays: its deadline moved too near."""
+    unanswered: bool = False
+    """Its hook was told ``missed`` although the request stays: nobody answered three times."""
     served_by: int | None = None
     """The serial of the copy that served it."""
 

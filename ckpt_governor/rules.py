@@ -245,6 +245,8 @@ def unheard(situation: Situation, pen: Pen) -> None:
     if new_id is not None:
         reissue(request, new_id, situation.now_s, pen)
     else:
+        for cause in asked:  # whoever waits for an answer waits no longer; one that comes still counts
+            pen.ledger = change_cause(pen.ledger, cause.key, unanswered=True)
         _give_up_asked_end(asked, situation, pen)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import time
 from typing import Any
 
@@ -24,7 +23,7 @@ class Mouth:
 
     def __init__(self, form: LogForm = LogForm.TEXT, handle: int = 1) -> None:
         self._form, self._handle = form, handle
-        self._open = True
+        self._open, self._torn = True, False
         self.colour = form is LogForm.TEXT and _is_terminal(handle) and not os.environ.get("NO_COLOR")
 
     def line(self, text: str, **fields: Any) -> None:
@@ -55,15 +54,21 @@ class Mouth:
             return
         data = text.encode("utf-8", "backslashreplace") + b"\n"
         try:
-            # A full pipe that nobody reads must not stop the governor: what cannot be written now is dropped.
-            _, writable, _ = select.select([], [self._handle], [], 0.0)
-            while data and writable:
-                data = data[os.write(self._handle, data) :]
-                _, writable, _ = select.select([], [self._handle], [], 0.0)
+            left = _write_now(self._handle, b"\n" + data if self._torn else data)
+            self._torn = self._torn if left > len(data) else 0 < left < len(data)
         except BlockingIOError:
             return
         except (OSError, ValueError):
             self._open = False
+
+
+def _write_now(handle: int, data: bytes) -> int:
+    """Writes what there is room for; returns how many bytes were dropped. A full pipe that nobody reads is not waited
+    for. Raises OSError or ValueError."""
+    # Not more at once than a pipe that shows room has room for: a longer write would wait for a reader.
+    while data and select.select([], [handle], [], 0.0)[1]:
+        data = data[os.write(handle, data[: select.PIPE_BUF]) :]
+    return len(data)
 
 
 def _is_terminal(handle: int) -> bool:
@@ -74,9 +79,8 @@ def _is_terminal(handle: int) -> bool:
 
 
 def warn(text: str) -> None:
-    """Anything that is no line goes to stderr."""
+    """Anything that is no line goes to stderr, which is not waited for either."""
     try:
-        sys.stderr.write(f"ckpt-governor: {text}\n")
-        sys.stderr.flush()
+        _write_now(2, f"ckpt-governor: {text}\n".encode("utf-8", "backslashreplace"))
     except (OSError, ValueError):
         return

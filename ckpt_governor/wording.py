@@ -57,7 +57,7 @@ def decision_line(decision: Decision, clock: str, unit: str = "", colour: bool =
     verdict = decision.verdict.value.ljust(VERDICT_WIDTH)
     if colour:
         verdict = f"\x1b[{COLOURS[decision.verdict]}m{verdict}\x1b[0m"
-    columns = [clock, verdict, decision.reason.ljust(REASON_WIDTH), printable(decision.text)]
+    columns = [clock, verdict, printable(decision.reason).ljust(REASON_WIDTH), printable(decision.text)]
     if unit:
         columns.insert(1, printable(unit))
     return "  ".join(columns)
@@ -84,7 +84,13 @@ def _headline(account: Receipt) -> str:
 
 def _write_row(write: Write, clock: Callable[[float], str]) -> tuple[str, ...]:
     took = "-" if write.write_s is None else format_precise(write.write_s)
-    return (clock(write.at_s), write.reason or "by itself", took, write.status.value, printable(write.name))
+    return (
+        clock(write.at_s),
+        printable(write.reason) or "by itself",
+        took,
+        write.status.value,
+        printable(write.name),
+    )
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -27,7 +27,7 @@ def output_block(name: str) -> str:
 def run(*arguments: str, cwd: Path | None = None) -> str:
     """What a command of this package prints."""
     command = [sys.executable, "-m", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, check=False, cwd=cwd, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -42,7 +42,15 @@ def without_moments(text: str) -> list[str]:
 
 def test_the_price_table_is_what_init_prints(tmp_path):
     printed = run(
-        "ckpt_governor.cli.ctl", "init", str(tmp_path), "--duration", "4h", "--write-time", "1.1s", "--window", "none"
+        "ckpt_governor.cli.ctl",
+        "init",
+        str(tmp_path),
+        "--duration",
+        "4h",
+        "--write-time",
+        "1.1s",
+        "--window",
+        "none",
     )
     shown = output_block("init")
     print(printed)
@@ -68,7 +76,8 @@ def test_the_lines_are_in_the_form_that_the_process_prints():
             "14:41:03",
         ),
         decision_line(
-            Decision(verdict=Verdict.SKIP, reason="no-time", text="a write needs 40s, 12s left", at_s=0.0), "14:42:11"
+            Decision(verdict=Verdict.SKIP, reason="no-time", text="a write needs 40s, 12s left", at_s=0.0),
+            "14:42:11",
         ),
     ]
     assert "\n".join(lines) in README
