@@ -210,9 +210,11 @@ def _read_acks(folder: str) -> dict[str, str]:
         if name.startswith("."):
             continue
         try:
-            acks[name] = read_bounded(os.path.join(folder, name), 64).decode("ascii", "replace").strip()
+            word = read_bounded(os.path.join(folder, name), 64).decode("ascii", "replace").strip()
         except OSError:
-            continue  # not an answer that this governor wrote
+            continue  # not an answer that a governor wrote
+        if word in ACK_WORDS.values():
+            acks[name] = word
     return acks
 
 

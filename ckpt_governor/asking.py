@@ -211,7 +211,8 @@ def _join(due: list[Cause], request: Request, situation: Situation, pen: Pen) ->
             pen.ledger,
             cause.key,
             state=CauseState.ASKED,
-            since_s=min(cause.since_s, request.at_s),
+            # Under a new id its own write is wanted, not one that hangs since before it came.
+            since_s=cause.since_s if overdue else min(cause.since_s, request.at_s),
             asked_count=cause.asked_count + 1,
             released=False,
         )

@@ -227,7 +227,8 @@ def _take_in_ending(ending: Ending | None, ledger: Ledger) -> Ledger:
         identity.partition(":")[0] == inode for identity in ledger.ended_identities
     ):
         return ledger  # touched again in the same run: the same end
-    if cause_with(ledger, present) is not None:
+    known = cause_with(ledger, present)
+    if known is not None and known.state is not CauseState.WITHDRAWN:
         return ledger
     return open_cause(
         ledger,

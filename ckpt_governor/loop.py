@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
 from attrs import evolve
 
@@ -15,7 +16,7 @@ from ckpt_governor.copies import newest
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice
 from ckpt_governor.ledger import cause_with
 from ckpt_governor.observe.clock import Clock
-from ckpt_governor.say import Mouth, time_of_day
+from ckpt_governor.say import Mouth, time_of_day, warn
 from ckpt_governor.settings import Settings, Shape
 from ckpt_governor.signals import REQUEST_SIGNALS, STOP_SIGNALS, TERMINATE_SIGNALS, Signals
 from ckpt_governor.statefile import receipt_record
@@ -51,10 +52,16 @@ class Loop:
 
     def run(self) -> int:
         """From the first look to the receipt; returns the exit code."""
-        if self.wrapped is not None:
-            self.wrapped.start(self.clock.moment().now_s)
-        if not self._become_owner():
-            return self._exit_code()
+        if self.wrapped is not None and not self._start(self.wrapped):
+            return self.wrapped.exit_code()
+        try:
+            if not self._become_owner():
+                return self._exit_code()
+        except (OSError, ValueError) as error:
+            if self.wrapped is None:
+                raise
+            warn(f"nothing is decided in this run, the command runs on alone: {error}")
+            return self._blind()
         first = self._first_tick()
         self.mouth.line(
             watching_line(1, int(bool(first.world.blind))), watching=1, blind=int(bool(first.world.blind))
@@ -88,6 +95,12 @@ class Loop:
         self._print(tick)
         self.unit.release()
         return EXIT_BLIND if tick.world.blind else EXIT_DONE
+
+    def _start(self, wrapped: Wrapped) -> bool:
+        """Starts the command once the settings are known to be right; a unit that is blind does not keep it back."""
+        with suppress(OSError):  # told when the unit is opened
+            self.unit.prepare()
+        return wrapped.start(self.clock.moment().now_s)
 
     # ---- the steps ----------------------------------------------------------------------------------------------
 

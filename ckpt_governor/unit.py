@@ -123,10 +123,14 @@ class Unit:
 
     # ---- begin --------------------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """What must be right before anything starts. Raises RecordError or ValueError for settings, else OSError."""
+        self.numbers_file.load()
+        make_control(self.paths)
+
     def open(self, moment: Moment) -> None:
         """Takes the lock and goes on from what is on disk. Raises NotOwner, OSError, RecordError or ValueError."""
-        make_control(self.paths)
-        self.numbers_file.load()
+        self.prepare()
         self._take_lock()
         self._offset_s = self._volume_offset_s(moment)
         state = self._read_state()

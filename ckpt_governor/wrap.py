@@ -8,6 +8,11 @@ import subprocess
 import sys
 
 from ckpt_governor.facts import Job
+from ckpt_governor.files import words_of
+from ckpt_governor.say import warn
+
+EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
+"""As a shell would answer."""
 
 
 class Wrapped:
@@ -17,15 +22,21 @@ class Wrapped:
         self._command, self._unit = command, unit
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
+        self._failed = 0
         self.told = False
         """Whether it was sent its SIGTERM."""
 
-    def start(self, now_s: float) -> None:
-        """Starts it, with CKPT_DIR set for the reader. Raises OSError."""
+    def start(self, now_s: float) -> bool:
+        """Starts it, with CKPT_DIR set for the reader; False when it cannot be started, which is told."""
         environment = dict(os.environ)
         environment.setdefault("CKPT_DIR", self._unit)
         self._started_s = now_s
-        self._process = subprocess.Popen(self._command, env=environment)
+        try:
+            self._process = subprocess.Popen(self._command, env=environment)
+        except OSError as error:
+            self._failed = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+            warn(f"{self._command[0]}: {words_of(error)}")
+        return self._process is not None
 
     def running(self) -> bool:
         """Whether it has not ended yet."""
@@ -52,7 +63,9 @@ class Wrapped:
             self.send(signal.SIGTERM)
 
     def exit_code(self) -> int:
-        """Its own code, or 128 plus the number of the signal that ended it."""
+        """Its own code, 128 plus the number of the signal that ended it, or 126 or 127 when it never started."""
+        if self._failed:
+            return self._failed
         code = self._process.poll() if self._process is not None else None
         if code is None:
             return 0

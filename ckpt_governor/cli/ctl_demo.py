@@ -154,14 +154,31 @@ class Stage:
         self.unit, self.control, self._folder = unit, unit / CONTROL_NAME, folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._shown: dict[str, int] = {}
+        self._told = 0
+        self._hold = False
+
+    def hear(self, number: int, _: FrameType | None) -> None:
+        """A signal ends the demo, but never between the start of a process and its entry here."""
+        self._told = number
+        if not self._hold:
+            self._go()
+
+    def _go(self) -> None:
+        if self._told == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._told:
+            sys.exit(128 + self._told)
 
     def start(self, name: str, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts a module of this package; out of reach of the terminal's Ctrl-C, which is for the demo alone."""
         command = [sys.executable, "-m", module, *arguments]
+        self._hold = True
         with open(self._folder / f"{name}.out", "wb") as out:
             self._processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, env=_environment(), start_new_session=True
             )
+        self._hold = False
+        self._go()
         return self._processes[name]
 
     def show(self, *names: str) -> None:
@@ -215,7 +232,8 @@ class Stage:
         return bool(self.decisions(verdict, reason) and state.get("request") is None and sound)
 
     def clear(self) -> None:
-        """Ends what still runs."""
+        """Ends what still runs; nothing keeps it from that."""
+        self._hold = True
         for process in self._processes.values():
             if process.poll() is None:
                 process.kill()
@@ -225,12 +243,9 @@ class Stage:
 @contextmanager
 def _stage(unit: Path, folder: Path) -> Iterator[Stage]:
     """A stage that is cleared whatever happens, also when the demo is told to go."""
-
-    def told(number: int, _: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    former = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGHUP)}
     stage = Stage(unit, folder)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former = {number: signal.signal(number, stage.hear) for number in numbers}
     try:
         yield stage
     finally:

@@ -201,8 +201,16 @@ def run(settings: Settings, command: list[str]) -> int:
         signals.restore()
 
 
+def _fill_closed_handles() -> None:
+    """A closed stdin, stdout or stderr becomes nothing: else the next opened file gets its number, and the lines."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit codes: 0 done, 1 unexpected, 2 wrong usage or settings, 3 blind, else the command's own."""
+    _fill_closed_handles()
     given_all = list(sys.argv[1:] if arguments is None else arguments)
     command: list[str] = []
     if "--" in given_all:

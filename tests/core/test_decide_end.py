@@ -180,3 +180,25 @@ def test_a_copy_that_begins_after_the_end_shows_a_new_job():
     unit.until(500, every_s=5)
     said = unit.until(900, every_s=1, copies=(OLD, copy(2, 5), copy(3, 440)))
     assert said[0][1:] == ("save", "window")
+
+
+def test_a_quiet_last_write_of_a_job_that_is_gone_is_judged_before_the_end_is():
+    unit = desk(ending=ending(0), job=Job(alive=True))
+    unit.look(0)
+    stopped = writing(2, 5, changed_s=T0 + 10)
+    assert unit.look(55, job=Job(alive=False), copies=(OLD, stopped)) == []
+    assert unit.ledger.run.ended_s is None
+    unit.look(120, copies=(OLD, broken(2, 5)))
+    assert unit.ledger.run.end_sound is False
+
+
+def test_an_end_that_comes_out_broken_again_and_again_is_given_up():
+    unit = desk(ending=ending(0), volume=None)
+    unit.look(0)
+    copies = (OLD,)
+    for n in range(6):
+        copies = (*copies, broken(2 + n, 1 + 20 * n, write_s=10))
+        unit.look(19 + 20 * n, copies=copies)
+    assert unit.request is None
+    assert unit.ledger.run.end_sound is False
+    assert len(unit.told("save")) + len(unit.told("repair")) == 1 + 3

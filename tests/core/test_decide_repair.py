@@ -192,3 +192,9 @@ def test_an_unknown_copy_is_no_broken_one():
 def test_a_copy_that_is_broken_at_the_first_look_of_all_is_repaired():
     unit = Desk(knowing(), copies=(copy(1, -900, pre_existing=True), broken(2, -50, pre_existing=True)))
     assert unit.look(0) == [("repair", "broken")]
+
+
+def test_a_broken_copy_is_not_repaired_while_a_temporary_grows():
+    growing = writing(3, -5, changed_s=T0, temporary=True, name=".step-3.pt.tmp")
+    unit = desk(copies=(OLD, broken(2, -50), growing))
+    assert unit.look(0) == []

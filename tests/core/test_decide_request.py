@@ -312,3 +312,16 @@ def test_several_copies_for_one_request_close_it_once():
     assert unit.request is None
     assert len(unit.ledger.run.writes) == 2
     assert unit.until(100) == []
+
+
+def test_an_unreadable_answer_to_the_first_id_leaves_a_later_cause_its_own():
+    unit = asked()
+    for moment_s in range(5, 11):
+        unit.look(moment_s, copies=(OLD, writing(2, 5, changed_s=T0 + moment_s)))
+    unit.until(100, copies=(OLD, writing(2, 5, changed_s=T0 + 10)))
+    unit.look(101, notices=another(101))
+    unreadable = copy(2, 5, CopyStatus.UNKNOWN, why="permission denied", write_s=100)
+    unit.look(110, copies=(OLD, unreadable))
+    assert [unit.acked(name) for name in ("risk.preempt", "risk.request")] == ["missed", None]
+    assert unit.request is not None
+    assert unit.look(111) == []

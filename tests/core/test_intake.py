@@ -678,3 +678,21 @@ def test_the_third_start_in_six_hours_is_an_edge_of_its_own():
     unit.look(100, job=Job(identity="b"))
     said = unit.look(200, job=Job(identity="c"))
     assert said in ([("save", "risk.flap")], [("skip", "fresh")])
+
+
+def test_a_mark_that_comes_back_is_still_wanted():
+    unit = desk(ending=ending(1))
+    unit.look(1)
+    unit.look(2, ending=None)  # a network folder that did not list it for one look
+    assert unit.look(3, ending=ending(1)) == [("save", "train.end")]
+    unit.look(50, copies=(OLD, copy(2, 6)))
+    assert unit.ledger.run.end_sound is True
+
+
+def test_what_was_said_of_a_moved_deadline_is_said_once_even_when_writes_grow_shorter():
+    unit = desk(notices=(notice(Condition.TERMINATE, deadline_s=600),))
+    unit.look(1)
+    unit.look(2, notices=(notice(Condition.TERMINATE, deadline_s=30),))
+    unit.ledger = evolve(unit.ledger, write_samples_s=(1.0,) * 8)
+    assert unit.look(3) == []
+    assert unit.request is not None

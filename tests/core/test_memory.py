@@ -28,6 +28,8 @@ from ckpt_governor.ledger import (
     SpaceBlock,
     Verdict,
     Write,
+    said,
+    say,
 )
 from ckpt_governor.memory import decision_facts, encode_decision, encode_ledger, parse_facts, parse_ledger
 from ckpt_governor.numbers import Numbers
@@ -223,3 +225,9 @@ def test_facts_that_are_damaged_are_told(facts):
     with pytest.raises(RecordError) as refused:
         parse_facts(facts, "decisions.jsonl")
     assert refused.value.field == "facts"
+
+
+def test_a_line_that_holds_already_is_remembered_once():
+    once = say(Ledger(), "skip:no-time:notice:x")
+    assert say(once, "skip:no-time:notice:x") is once
+    assert said(once, "skip:no-time:notice:x")

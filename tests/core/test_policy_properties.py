@@ -28,7 +28,7 @@ def some(examples: int) -> settings:
 
 moments = st.integers(0, int(HORIZON_S) - 50).map(float)
 names = st.integers(0, 5)
-leads = st.sampled_from([0.0, 5.0, 20.0, 30.0, 31.0, 45.0, 60.0, 63.0, 120.0, 300.0])
+leads = st.sampled_from([0.0, 5.0, 20.0, 200.0, 202.0, 30.0, 31.0, 45.0, 60.0, 63.0, 120.0, 300.0])
 
 
 def event(does: str, amounts: st.SearchStrategy[float] | None = None) -> st.SearchStrategy[tuple[Event, ...]]:

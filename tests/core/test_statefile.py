@@ -268,3 +268,10 @@ def test_a_receipt_without_a_window_and_copies_has_nulls():
     assert [record[key] for key in ("with_us_s", "silent_death_costs_s", "end_sound", "newest_sound")] == [
         None
     ] * 4
+
+
+def test_a_very_long_name_of_a_governor_costs_the_sentence_not_the_request():
+    ledger = Ledger(last=evolve(DECISION, text="\U0001f600" * 400), request=REQUEST)
+    told = state(ledger, evolve(PULSE, governor_id="h" * 1500), newest=copy(1, 0, name="\U0001f600" * 400))
+    assert told["decision"]["text"] == ""
+    assert told["request"]["id"] == 7

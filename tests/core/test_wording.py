@@ -287,6 +287,12 @@ def test_a_window_that_was_not_kept_is_admitted(stalest_s, kept):
     assert ("more than the 30m of the window" not in text) is kept
 
 
+def test_a_run_in_which_everything_was_answered_speaks_of_no_refusal():
+    text = receipt_text(evolve(FULL, refused={}), clock)
+    assert "refused" not in text
+    assert "nothing said the work was at risk" not in text
+
+
 def test_requests_that_nobody_heard_are_in_the_receipt():
     assert "3 unheard" in receipt_text(evolve(EMPTY, unheard=3, refused={"unheard": 3}), clock)
 

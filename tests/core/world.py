@@ -31,7 +31,7 @@ from ckpt_governor.facts import (
     Volume,
 )
 from ckpt_governor.judge import conditions, copies_that_matter, with_moments
-from ckpt_governor.ledger import CauseState, Decision, Ledger, Run, Verdict, shifted
+from ckpt_governor.ledger import Cause, CauseState, Decision, Ledger, Run, Verdict, shifted
 from ckpt_governor.memory import decision_facts, encode_ledger, parse_facts, parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.observe.clock import Clock, DeadlineClock
@@ -294,6 +294,10 @@ class World:
         name = f"{condition.value}.{event.name}"
         deadline_s = self.now_s + event.amount if event.amount else None
         self.glue[name] = Glue(name, self._inode(), condition, identity, deadline_s)
+        if identity:
+            self.may_ask_again.add(
+                self._identity(self.glue[name])
+            )  # a known id with another date is a moved one
 
     def _remove(self, event: Event) -> None:
         """A file is taken away."""
@@ -702,11 +706,26 @@ class World:
             if cause.key in asked - before:
                 assert cause.key not in self.served, f"2: {cause.key} is asked for after it was served"
                 assert request is not None
+                self._check_twins(cause, ledger)
                 rounds = self.asked_in.setdefault(cause.key, set())
                 if request.first_at_s not in rounds and rounds:
                     assert identity in self.may_ask_again, f"2: {cause.key} is asked for again"
                     self.may_ask_again.discard(identity)
                 rounds.add(request.first_at_s)
+
+    def _check_twins(self, cause: Cause, ledger: Ledger) -> None:
+        """2: the same announcement of another source is no other one."""
+        if cause.deadline_s is None or self.moves:
+            return
+        for other in ledger.causes:
+            if (
+                other.key.startswith("notice:")
+                and other.reason == cause.reason
+                and other.deadline_s is not None
+            ):
+                apart_s = abs(other.deadline_s - cause.deadline_s)
+                answered = other.state is CauseState.SERVED and apart_s <= 5.0
+                assert not answered, f"2: {cause.key} is asked for, {other.key} was served"
 
     def _check_restart(self, former: Ledger, ledger: Ledger, world: Observation) -> None:
         """5: an open request outlives the governor while what it was issued for is open."""
@@ -726,7 +745,14 @@ class World:
         need_s = window_needs_s(cost)
         # A copy is as old as its write was long when it becomes sound, so that two writes must fit.
         infeasible = with_us_s is not None and (need_s is None or with_us_s < need_s + (cost.write_s or 0.0))
-        if infeasible or self.room_missing() or self.job is None or not self.job.alive or ledger.space_block:
+        if (
+            world.blind
+            or infeasible
+            or self.room_missing()
+            or self.job is None
+            or not self.job.alive
+            or ledger.space_block
+        ):
             self._excuse()
         asked = self.asked_s.get(self.published[0] or 0)
         if (

@@ -1,4 +1,4 @@
-"""``ckpt-governor run -- command``: the command's exit code, the signals, and a stdout that nobody reads."""
+"""``ckpt-governor run -- command``: the command's exit code and the signals; and single looks by ``--once``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from process import jobs
-from process.harness import Governor, Process, environment, json_lines, wait_until
+from process.harness import Governor, environment, json_lines, wait_until
 
 
 @pytest.fixture
@@ -147,62 +147,6 @@ def test_a_command_that_reads_its_stdin_gets_it(unit, processes):
         check=False,
     )
     assert (done.returncode, "got this" in done.stdout) == (0, True)
-
-
-# ---- a stdout that nobody reads ----------------------------------------------------------------------------------
-
-
-def broken_pipe():
-    """The writing end of a pipe whose reader is gone."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    return writer
-
-
-def full_pipe():
-    """The writing end of a pipe that is full and that nobody reads; its reading end stays open."""
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    try:
-        while True:
-            os.write(writer, b"x" * 4096)
-    except BlockingIOError:
-        os.set_blocking(writer, True)
-    return writer, reader
-
-
-def serves_and_ends(unit, job, governor):
-    unit.drop("risk.preempt")
-    job.wrote(1)
-    wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice was never acknowledged")
-    governor.send(signal.SIGINT)
-    assert governor.ended() == 0
-    assert [write["reason"] for write in unit.receipt()["writes"]] == ["risk.preempt"]
-    assert governor.complaints() == ""
-
-
-def test_a_stdout_whose_reader_is_gone_does_not_stop_it(unit, train, processes):
-    pipe = broken_pipe()
-    processes.append(Governor(unit, "--poll", "0.2", stdout=pipe))
-    os.close(pipe)
-    wait_until(unit.state, "the governor never began")
-    serves_and_ends(unit, train(), processes[0])
-
-
-def test_a_stdout_that_is_closed_does_not_stop_it(unit, train, processes):
-    program = f"exec {sys.executable} -m ckpt_governor run --poll 0.2 --dir {unit.path} >&-"
-    processes.append(Process(["sh", "-c", program], unit.folder))
-    wait_until(unit.state, "the governor never began")
-    serves_and_ends(unit, train(), processes[0])
-
-
-def test_a_stdout_that_is_full_does_not_stop_it(unit, train, processes):
-    writer, reader = full_pipe()
-    processes.append(Governor(unit, "--poll", "0.2", stdout=writer))
-    os.close(writer)
-    wait_until(unit.state, "the governor never began")
-    serves_and_ends(unit, train(), processes[0])
-    os.close(reader)
 
 
 # ---- one look ----------------------------------------------------------------------------------------------------
