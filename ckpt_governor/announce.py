@@ -18,7 +18,7 @@ from ckpt_governor.numbers import Numbers
 from ckpt_governor.receipt import Receipt
 from ckpt_governor.records import dump
 from ckpt_governor.rules import window_s
-from ckpt_governor.say import warn
+from ckpt_governor.say import warn_once
 from ckpt_governor.statefile import Pulse, encode_state, receipt_record
 
 DECISIONS_BYTES_MAX = 4 * 1024 * 1024
@@ -89,7 +89,7 @@ class Announcer:
                 line = encode_decision(decision, world.unit, at, facts)
                 append_line(self._paths.of("decisions.jsonl"), line, rotate_bytes=DECISIONS_BYTES_MAX)
         except OSError as error:
-            warn(f"decisions.jsonl cannot be written: {words_of(error)}")
+            warn_once(f"decisions.jsonl cannot be written: {words_of(error)}")
 
     def _save_ledger(self, ledger: Ledger, now_s: float, final: bool) -> None:
         saved = self._saved
@@ -149,22 +149,32 @@ class Announcer:
             elif cause.open and cause.unanswered:
                 word = ACK_WORDS[CauseState.MISSED]
             if word and cause.live:
-                wanted.update(dict.fromkeys(cause.ack_names, word))
+                wanted.update((name, word) for name in cause.ack_names if _is_plain(name))
         if self._acks_known and wanted == self._acks:
             return
         folder = self._paths.acks
         try:
             if not self._acks_known:
                 self._acks, self._acks_known = _read_acks(folder), True
-            for name in self._acks.keys() - wanted.keys():
-                _remove(os.path.join(folder, name))
-            for name, word in wanted.items():
-                if self._acks.get(name) != word:
-                    replace_file(os.path.join(folder, name), word + "\n")
-            self._acks = wanted
+        except OSError as error:
+            warn_once(f"acks cannot be read: {words_of(error)}")
+            return
+        for name in self._acks.keys() - wanted.keys():
+            _remove(os.path.join(folder, name))
+            del self._acks[name]
+        for name, word in wanted.items():
+            if self._acks.get(name) != word:
+                self._write_ack(folder, name, word)
+
+    def _write_ack(self, folder: str, name: str, word: str) -> None:
+        """One answer; one that cannot be written is tried again at the next look and keeps no other back."""
+        try:
+            replace_file(os.path.join(folder, name), word + "\n")
         except OSError as error:
             self._acks_known = False
-            warn(f"acks cannot be written: {words_of(error)}")
+            warn_once(f"acks cannot be written: {words_of(error)}")
+        else:
+            self._acks[name] = word
 
     def write_receipt(self, account: Receipt, moment: Moment) -> None:
         """Leaves receipt.json; a failure is a warning, the printed receipt tells the same."""
@@ -172,7 +182,7 @@ class Announcer:
         try:
             replace_file(self._paths.of("receipt.json"), dump(record) + "\n")
         except OSError as error:
-            warn(f"receipt.json cannot be written: {words_of(error)}")
+            warn_once(f"receipt.json cannot be written: {words_of(error)}")
 
     _visible: object = None
 
@@ -216,6 +226,11 @@ def _read_acks(folder: str) -> dict[str, str]:
         if word in ACK_WORDS.values():
             acks[name] = word
     return acks
+
+
+def _is_plain(name: str) -> bool:
+    """Whether this is the name of one file in a folder; a damaged ledger may hold anything."""
+    return name == os.path.basename(name) and not name.startswith(".") and "\0" not in name
 
 
 def _remove(path: str) -> None:

@@ -23,6 +23,8 @@ from ckpt_governor.ledger import (
     remember_sample,
 )
 
+HOLDS_UP_S_MIN = 60.0
+"""A write that has been going on for longer than this, and than four usual ones, holds no other up."""
 WRITING_QUIET_S_MIN = 5.0
 """A write in progress that has been quiet for longer than this, and than it ever was, holds nothing up."""
 
@@ -46,6 +48,11 @@ def in_flight(world: Observation, ledger: Ledger) -> Copy | None:
         if world.now_s - copy.changed_s <= quiet_s:
             return copy
     return None
+
+
+def holds_up(writing: Copy, write_s: float | None, now_s: float) -> bool:
+    """Whether others wait for this write: not for one that has been going on for ever, such as a file that grows."""
+    return now_s - writing.began_s <= max(HOLDS_UP_S_MIN, 4.0 * (write_s or 0.0))
 
 
 def answers(copy: Copy, request: Request | None) -> bool:

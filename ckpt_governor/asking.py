@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from ckpt_governor.answers import serves
+from ckpt_governor.answers import holds_up, serves
 from ckpt_governor.durations import format_duration
 from ckpt_governor.ledger import (
     Cause,
@@ -80,7 +80,7 @@ def _fits_time(cause: Cause, situation: Situation, pen: Pen) -> bool:
 def _waits_for_write(cause: Cause, situation: Situation, pen: Pen) -> bool:
     """A write is going on that began before the cause: its own write comes after it, while there is time to wait."""
     writing = situation.writing
-    if writing is None:
+    if writing is None or not holds_up(writing, situation.costs.write_s, situation.now_s):
         return False
     if cause.deadline_s is not None:
         left_s, need_s = cause.deadline_s - situation.now_s, situation.costs.need_s
@@ -150,7 +150,10 @@ def _lead(causes: list[Cause]) -> Cause:
         return min(dated, key=lambda cause: cause.deadline_s or 0.0)
     order = ("notice:", "edge:", "window:", "broken:")
     return min(
-        causes, key=lambda cause: next(i for i, prefix in enumerate(order) if cause.key.startswith(prefix))
+        causes,
+        key=lambda cause: next(
+            (i for i, prefix in enumerate(order) if cause.key.startswith(prefix)), len(order)
+        ),
     )
 
 

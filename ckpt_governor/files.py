@@ -96,8 +96,8 @@ def replace_file(path: str, text: str, *, durable: bool = False) -> float:
 
     ``durable`` also syncs the file and its folder, so that it survives a crash of the machine.
     """
-    folder, name = os.path.split(path)
-    beside = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    folder = os.path.dirname(path)
+    beside = os.path.join(folder, f".governor-{os.getpid()}.tmp")  # any name is short enough to be renamed to
     handle = _create(beside)
     try:
         _write_all(handle, text.encode("utf-8", "surrogateescape"))
@@ -170,10 +170,12 @@ def append_line(path: str, line: str, *, rotate_bytes: int) -> None:
 
 def make_control(paths: Paths) -> None:
     """Makes the control directory and its folders where they are missing. Raises OSError, also for links."""
+    # Whoever may write checkpoints may take part, also under another user than this process.
+    shared = os.stat(os.path.dirname(paths.control)).st_mode & 0o022
     for folder in (paths.control, paths.glue, paths.acks):
         try:
-            # Group-writable as far as the umask lets it: the job often runs under another user.
-            os.mkdir(folder, 0o775)
+            os.mkdir(folder, 0o755)
+            os.chmod(folder, os.stat(folder).st_mode & 0o7777 | shared)
         except FileExistsError:
             mode = os.lstat(folder).st_mode
             if not stat.S_ISDIR(mode):

@@ -14,9 +14,9 @@ from attrs import evolve
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import newest
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice
-from ckpt_governor.ledger import cause_with
+from ckpt_governor.ledger import Decision, cause_with
 from ckpt_governor.observe.clock import Clock
-from ckpt_governor.say import Mouth, time_of_day, warn
+from ckpt_governor.say import Mouth, time_of_day, warn, warn_once
 from ckpt_governor.settings import Settings, Shape
 from ckpt_governor.signals import REQUEST_SIGNALS, STOP_SIGNALS, TERMINATE_SIGNALS, Signals
 from ckpt_governor.statefile import receipt_record
@@ -28,6 +28,8 @@ TOGETHER_S = 1.0
 """Signals that arrive within this time are one cause."""
 WRITE_RETRY_S = 10.0
 """How long the first state may fail to be written before the unit counts as blind."""
+LAST_WAIT_S = 120.0
+"""How long a write is waited for after the end, besides four usual ones."""
 EXIT_DONE, EXIT_BLIND = 0, 3
 
 
@@ -48,6 +50,7 @@ class Loop:
         self._notices: tuple[Notice, ...] = ()
         self._terminated_s: float | None = None
         self._requested_s: float | None = None
+        self._ending_s: float | None = None
         self._stop = False
 
     def run(self) -> int:
@@ -73,6 +76,8 @@ class Loop:
         while not self._over(tick):
             self.signals.wait(tick.wait_s)
             self._hear()
+            if not self.unit.holds_lock() and not self._own_again():
+                return self._exit_code()
             tick = self._tick()
             self._print(tick)
         return self._finish()
@@ -127,14 +132,26 @@ class Loop:
             if self.wrapped is not None and not self.wrapped.running():
                 return False
 
+    def _own_again(self) -> bool:
+        """The control directory was taken away: made and locked again, or left to whoever was faster."""
+        self.unit.release()
+        try:
+            return self._become_owner()
+        except (OSError, ValueError) as error:
+            warn_once(f"{self.settings.unit}: {error}")
+            return True  # blind; tried again at the next look
+
     def _first_tick(self) -> Tick:
         """The first look; a state that cannot be written is tried again for a while."""
         begun_s = self.clock.moment().now_s
+        said: tuple[Decision, ...] = ()
         while True:
             tick = self._tick()
+            said = (*said, *tick.decisions)
             failed = tick.world.blind or self.unit.write_error
             if not failed or self.clock.moment().now_s - begun_s >= WRITE_RETRY_S:
-                return tick if not failed or tick.world.blind else self._tick()
+                last = tick if not failed or tick.world.blind else self._tick()
+                return evolve(last, decisions=said if last is tick else (*said, *last.decisions))
             self.signals.wait(1.0)
             self._hear()
             if self._stop:
@@ -203,7 +220,14 @@ class Loop:
             return self._command_is_over(tick)
         if self._stop or self._termination_is_answered(tick):
             return True
-        return tick.ledger.run.ended_s is not None and not self.settings.stay and _is_judged(tick)
+        return tick.ledger.run.ended_s is not None and not self.settings.stay and self._is_settled(tick)
+
+    def _is_settled(self, tick: Tick) -> bool:
+        """At the end: what is being written is waited for, but not for ever; somebody else may write on."""
+        now_s = tick.world.now_s
+        self._ending_s = now_s if self._ending_s is None else self._ending_s
+        write_s = max(tick.ledger.write_samples_s, default=0.0)
+        return _is_judged(tick) or now_s - self._ending_s > LAST_WAIT_S + 4.0 * write_s
 
     def _command_is_over(self, tick: Tick) -> bool:
         """A wrapped command is told once its last write is judged; when it has ended, what is there is judged."""
@@ -212,7 +236,7 @@ class Loop:
             if self._termination_is_answered(tick):
                 self.wrapped.tell()
             return False
-        return self._stop or _is_judged(tick)
+        return self._stop or self._is_settled(tick)
 
     def _termination_is_answered(self, tick: Tick) -> bool:
         notice = next((notice for notice in self._notices if notice.condition is Condition.TERMINATE), None)

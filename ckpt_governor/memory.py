@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from attrs import evolve, has
 
+from ckpt_governor.durations import DURATION_S_MAX
 from ckpt_governor.facts import Observation
 from ckpt_governor.ledger import Decision, Ledger
 from ckpt_governor.numbers import Numbers
-from ckpt_governor.records import VERSION, RecordError, dump, parse_object, short, shown
+from ckpt_governor.records import UNIX_TIME_MAX, VERSION, RecordError, dump, parse_object, short, shown
 
 if TYPE_CHECKING:
     import cattrs
@@ -25,8 +25,10 @@ def _strict(kind: type) -> Any:
             return float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ValueError(f"{shown(value)} is not a {kind.__name__}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{value} is no number")
+        if isinstance(value, float) and not abs(value) <= UNIX_TIME_MAX:
+            raise ValueError(f"{value} is no moment and no duration")
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+            raise ValueError(f"{shown(value)} is out of range")
         return value
 
     return structure
@@ -84,9 +86,31 @@ def parse_ledger(text: str | bytes, file: str = "ledger.json") -> Ledger:
     """The ledger in this text. Raises RecordError when it is damaged: it is then started anew."""
     record = parse_object(text, file)
     try:
-        return converter().structure(record, Ledger)
+        ledger = converter().structure(record, Ledger)
+        _check(ledger)
+        return ledger
     except Exception as error:  # cattrs raises what its hooks raise; any of it means damage
         raise RecordError(file, "", f"not a ledger ({short(error)})") from None
+
+
+CAUSE_SORTS = ("notice:", "end:", "edge:", "window:", "broken:")
+
+
+def _check(ledger: Ledger) -> None:
+    """Raises ValueError for what no governor of this version writes: an unknown sort of cause, a negative count."""
+    for cause in ledger.causes:
+        if not cause.key.startswith(CAUSE_SORTS) or cause.asked_count < 0:
+            raise ValueError(f"causes: {shown(cause.key)} is not known")
+    for name, samples in (
+        ("write_samples_s", ledger.write_samples_s),
+        ("gap_samples_s", ledger.gap_samples_s),
+        ("size_samples_bytes", ledger.size_samples_bytes),
+    ):
+        upper = 2**62 if name.endswith("bytes") else DURATION_S_MAX
+        if not all(0 <= sample <= upper for sample in samples):
+            raise ValueError(f"{name}: a sample is out of range")
+    if min(ledger.last_id, ledger.repairs_in_row, ledger.last_serial) < 0:
+        raise ValueError("a count is negative")
 
 
 def encode_decision(decision: Decision, unit: str, at: float, facts: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from ckpt_governor.answers import end_served, finished, window_serial
+from ckpt_governor.answers import end_served, finished, holds_up, window_serial
 from ckpt_governor.conditions import TRAITS, condition_named
 from ckpt_governor.copies import newest, newest_sound
 from ckpt_governor.durations import format_duration
@@ -215,7 +215,10 @@ def unheard(situation: Situation, pen: Pen) -> None:
     request = pen.ledger.request
     if request is None:
         return
-    if situation.writing is not None:
+    writing = situation.writing
+    if writing is not None and (
+        writing.began_s >= request.first_at_s or holds_up(writing, situation.costs.write_s, situation.now_s)
+    ):
         pen.ledger = evolve(pen.ledger, request=evolve(request, patience_from_s=situation.now_s))
         return
     patience_s = max(PATIENCE_S_MIN, 3.0 * situation.costs.gap_s)

@@ -12,10 +12,15 @@ from ckpt_governor.records import VERSION, dump
 from ckpt_governor.settings import LogForm
 from ckpt_governor.wording import decision_line
 
+WARNINGS_MAX = 256
+
 
 def time_of_day(unix_s: float) -> str:
-    """``14:41:03``, in the zone of this machine."""
-    return time.strftime("%H:%M:%S", time.localtime(unix_s))
+    """``14:41:03``, in the zone of this machine; dashes for what is no time."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(unix_s))
+    except (OverflowError, ValueError, OSError):
+        return "--:--:--"
 
 
 class Mouth:
@@ -76,6 +81,16 @@ def _is_terminal(handle: int) -> bool:
         return os.isatty(handle)
     except OSError:
         return False
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """The same warning is not repeated at every look."""
+    if text not in _warned and len(_warned) < WARNINGS_MAX:
+        _warned.add(text)
+        warn(text)
 
 
 def warn(text: str) -> None:

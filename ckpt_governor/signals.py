@@ -30,6 +30,8 @@ class Signals:
         """From now on signals are noted instead of ending the process."""
         self._former_wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in HEARD:
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup: whoever started us wants to log out
             self._former[number] = signal.signal(number, self._note)
 
     def restore(self) -> None:

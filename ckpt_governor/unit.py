@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from attrs import evolve, frozen
 from filelock import FileLock, Timeout
@@ -13,22 +14,23 @@ from ckpt_governor.copies import follow, leftovers, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Trouble
-from ckpt_governor.files import Paths, TooLarge, make_control, read_bounded, words_of
+from ckpt_governor.files import Paths, make_control, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
 from ckpt_governor.judge import copies_that_matter, with_moments
 from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run, shifted
 from ckpt_governor.memory import parse_ledger
-from ckpt_governor.numbers import Numbers, override
+from ckpt_governor.numbers import Numbers
+from ckpt_governor.numbersfile import NumbersFile
 from ckpt_governor.observe.copies import CopyScanner
-from ckpt_governor.observe.glue import SECOND_LOOK_S, GlueReader
+from ckpt_governor.observe.glue import GlueReader
 from ckpt_governor.observe.host import run_token, volume
 from ckpt_governor.observe.job import JobEye
 from ckpt_governor.receipt import Receipt, receipt
-from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_numbers, parse_object
+from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
 from ckpt_governor.rules import window_s
 from ckpt_governor.settings import POLL_BUSY_S, Settings
 
-REQUEST_ID_MAX = 2**50
+REQUEST_ID_MAX = 2**53 - 2**30
 """A damaged file must not push the ids to where JSON readers lose their last digits."""
 LEDGER_BYTES_MAX = 4 * 1024 * 1024
 SAME_RUN_GAP_S = 600.0
@@ -52,61 +54,6 @@ class Tick:
     """A second look is due before anything can be said of a file that just came."""
 
 
-class NumbersFile:
-    """The numbers of the unit, with the flags of this run on top; damage while running changes nothing."""
-
-    def __init__(self, path: str, settings: Settings) -> None:
-        self._path, self._settings = path, settings
-        self._signature: tuple[int, ...] | None = None
-        self._signature_s = 0.0
-        self.numbers = Numbers()
-        self.trouble: Trouble | None = None
-
-    def load(self) -> None:
-        """The first read. Raises RecordError or ValueError: then nothing starts."""
-        self._signature = self._look()
-        self.numbers = self._with_flags(self._read())
-
-    def refresh(self, now_s: float) -> None:
-        """Takes a change in, or says once what is wrong with it."""
-        signature = self._look()
-        if signature != self._signature:
-            self._signature, self._signature_s = signature, now_s
-        elif self.trouble is None and self._signature_s == 0.0:
-            return
-        try:
-            self.numbers, self.trouble = self._with_flags(self._read()), None
-            self._signature_s = 0.0
-        except ValueError as error:
-            if now_s - self._signature_s >= SECOND_LOOK_S:
-                text = f"{error}; the last good numbers stay"
-                self.trouble = Trouble(key="numbers", reason="numbers", text=text)
-
-    def _look(self) -> tuple[int, ...] | None:
-        try:
-            found = os.lstat(self._path)
-        except OSError:
-            return None
-        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
-
-    def _read(self) -> Numbers:
-        try:
-            return parse_numbers(read_bounded(self._path, FILE_BYTES_MAX))
-        except FileNotFoundError:
-            return Numbers()
-        except TooLarge as error:
-            raise RecordError("numbers.json", "", str(error)) from None
-        except OSError as error:
-            raise RecordError("numbers.json", "", f"cannot be read: {words_of(error)}") from None
-
-    def _with_flags(self, numbers: Numbers) -> Numbers:
-        given = self._settings
-        numbers = override(numbers, no_us=given.no_us, with_us=given.with_us, duration=given.duration)
-        if given.grace_s is not None:
-            numbers = evolve(numbers, grace_s=given.grace_s, grace_given=True)
-        return evolve(numbers, reserve_bytes=given.reserve_bytes, settle_s=given.settle_s)
-
-
 class Unit:
     """One unit, owned by this process from ``open`` to ``close``."""
 
@@ -120,6 +67,7 @@ class Unit:
         self._look_s: float | None = None
         self._heard: tuple[int, float] | None = None
         self._lock: FileLock | None = None
+        self._held: tuple[tuple[int, int, bool] | None, ...] = ()
 
     # ---- begin --------------------------------------------------------------------------------------------------
 
@@ -154,6 +102,15 @@ class Unit:
         except Timeout:
             raise NotOwner(self.owner()) from None
         self._lock = lock
+        self._held = self._places()
+
+    def holds_lock(self) -> bool:
+        """Whether the lock that this process holds is still the one that others would take."""
+        return self._lock is not None and self._places() == self._held
+
+    def _places(self) -> tuple[tuple[int, int, bool] | None, ...]:
+        """The control directory and its lock as they stand there now: what, and whether it is a directory."""
+        return (_inode(self.paths.control), _inode(self.paths.acks), _inode(self.paths.of("lock")))
 
     def owner(self) -> str:
         """The id of the governor that state.json names."""
@@ -179,7 +136,9 @@ class Unit:
         try:
             ledger = parse_ledger(read_bounded(self.paths.of("ledger.json"), LEDGER_BYTES_MAX))
         except FileNotFoundError:
-            ledger = Ledger()
+            ledger = (
+                self.ledger
+            )  # a fresh unit, or one whose control directory was taken away while this process ran
         except RecordError as error:
             ledger, wrong = Ledger(), str(error)
         except OSError as error:
@@ -233,9 +192,12 @@ class Unit:
         numbers = self.numbers_file.numbers
         world, again_s = self.observe(moment, numbers, notices, job)
         outcome = decide(world, numbers, self.ledger)
-        self.write_error = self._announcer.announce(
-            world, numbers, self.ledger, outcome.ledger, outcome.decisions, moment, final=final
-        )
+        if (
+            self._lock is not None
+        ):  # without it nothing may be written: another one may decide here, or a link stand
+            self.write_error = self._announcer.announce(
+                world, numbers, self.ledger, outcome.ledger, outcome.decisions, moment, final=final
+            )
         if self._announcer.volume_offset_s is not None:
             self._offset_s = self._announcer.volume_offset_s
         self.ledger, self.world = evolve(outcome.ledger, look_boot_s=moment.boot_s), world
@@ -257,6 +219,8 @@ class Unit:
         glue = self._glue.look(moment, self._offset_s)
         known_job = self._job_eye.look(glue.job, moment) if job is None else _merged(job, glue.job, moment)
         blind = look.blind or glue.blind or self.write_error
+        if self._lock is None:
+            blind = blind or "the control directory was taken away and cannot be made again"
         if not blind and not look.partial:
             request = self.ledger.request
             copies = follow(
@@ -337,11 +301,12 @@ class Unit:
         run = self.ledger.run
         exposure_s = self.ledger.exposure_s + max(0.0, moment.now_s - run.started_s)
         closed = evolve(self.ledger, run=evolve(run, closed=True), request=None, exposure_s=exposure_s)
-        if self.world is not None:
+        if self.world is not None and self.holds_lock():
             self._announcer.announce(
                 self.world, self.numbers_file.numbers, self.ledger, closed, (), moment, final=True
             )
-        self._announcer.write_receipt(account, moment)
+        if self.holds_lock():
+            self._announcer.write_receipt(account, moment)
         self.release()
         return account
 
@@ -359,6 +324,14 @@ def _clock_step_s(ledger: Ledger, moment: Moment) -> float:
         return 0.0
     step_s = (moment.now_s - moment.boot_s) - (ledger.look_s - ledger.look_boot_s)
     return step_s if abs(step_s) > 1.0 else 0.0
+
+
+def _inode(path: str) -> tuple[int, int, bool] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, stat.S_ISDIR(found.st_mode))
 
 
 def _beat(state: dict[str, object]) -> int:

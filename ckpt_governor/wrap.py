@@ -35,7 +35,7 @@ class Wrapped:
             self._process = subprocess.Popen(self._command, env=environment)
         except OSError as error:
             self._failed = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
-            warn(f"{self._command[0]}: {words_of(error)}")
+            warn(f"the command {self._command[0]} cannot be started: {words_of(error)}")
         return self._process is not None
 
     def running(self) -> bool:

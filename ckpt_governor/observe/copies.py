@@ -217,7 +217,7 @@ class CopyScanner:
         temporaries = [one for one in kept if one.shown is not None and one.temporary]
         self._shown = [one for one in finals if not one.retired] + temporaries[-TEMPORARIES_MAX:]
         unread = sum(one.retired and one.shown is None and one.likely and not one.temporary for one in kept)
-        known = sum(one.shown is not None and not one.temporary for one in kept)
+        known = len({one.shown.inode for one in kept if one.shown is not None and not one.temporary})
         self._copy_count = known + unread
 
     def _show(self, root: int, now_s: float) -> Look:
@@ -241,7 +241,7 @@ class CopyScanner:
         sightings = []
         for inode, same_copies in by_inode.items():
             originals = [kept for kept in same_copies if kept.shown is not None and kept.shown.inode == inode]
-            first = min(originals, key=lambda kept: kept.path)
+            first = min(originals, key=lambda kept: (step_of(kept.path) is None, kept.path))
             also = sorted({kept.path for kept in same_copies} - {first.path} | links.get(inode, set()))
             sightings.append(_named(first, tuple(also)))
         return Look(

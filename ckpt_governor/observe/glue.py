@@ -21,10 +21,15 @@ from ckpt_governor.records import (
     parse_seen,
 )
 
-FILES_MAX = 256
+FILES_MAX = 1024
 """More drop-in files than this are not looked at; the surplus is told."""
+URGENT_MAX = 64
+"""So many more are looked at when they are of a condition for whose write somebody waits."""
+HANDLES_MAX = 256
+"""Files that are kept open, so that a re-created one has another inode."""
 SECOND_LOOK_S = 0.2
 """Damage, and emptiness, are believed only after two equal looks this far apart."""
+_URGENT = (Condition.TERMINATE.value, Condition.REQUEST.value, Condition.PREEMPT.value)
 _OWN_NAMES = ("ending", "seen", "job.json", "ranks")
 
 
@@ -116,6 +121,7 @@ class GlueReader:
         """The names that count, bounded: what is known already before what is new, so that a flood hides nothing."""
         known: list[str] = []
         fresh: list[str] = []
+        urgent: list[str] = []
         surplus = 0
         with os.scandir(self._folder) as entries:
             for entry in entries:
@@ -124,12 +130,14 @@ class GlueReader:
                     continue
                 if name in self._files or name in _OWN_NAMES:
                     known.append(name)
+                elif len(urgent) < URGENT_MAX and name.startswith(_URGENT):
+                    urgent.append(name)
                 elif len(fresh) < FILES_MAX:
                     fresh.append(name)
                 else:
                     surplus += 1
         room = max(0, FILES_MAX - len(known))
-        return sorted(known) + sorted(fresh)[:room], surplus + max(0, len(fresh) - room)
+        return sorted(known) + sorted(urgent) + sorted(fresh)[:room], surplus + max(0, len(fresh) - room)
 
     def _look_at_files(
         self, names: list[str], moment: Moment, volume_offset_s: float, troubles: list[Trouble]
@@ -196,7 +204,7 @@ class GlueReader:
             self._generation += 1
             file = _File(
                 inode=found.st_ino,
-                handle=_hold(os.path.join(self._folder, name)),
+                handle=_hold(os.path.join(self._folder, name)) if len(self._files) < HANDLES_MAX else None,
                 first_s=moment.now_s,
                 generation=self._generation,
             )

@@ -198,3 +198,13 @@ def test_a_broken_copy_is_not_repaired_while_a_temporary_grows():
     growing = writing(3, -5, changed_s=T0, temporary=True, name=".step-3.pt.tmp")
     unit = desk(copies=(OLD, broken(2, -50), growing))
     assert unit.look(0) == []
+
+
+def test_a_broken_answer_leaves_a_placed_notice_where_it_is():
+    asked, placed = notice(Condition.REQUEST, inode=12), notice(deadline_s=2000)
+    unit = desk(notices=(asked, placed))
+    assert unit.look(0) == [("save", "risk.request")]
+    since_s = unit.cause("notice:file:risk.preempt:11").since_s
+    assert unit.look(46, copies=(OLD, broken(2, 5))) == [("repair", "risk.request")]
+    assert unit.cause("notice:file:risk.preempt:11").since_s == pytest.approx(since_s)
+    assert unit.state("notice:file:risk.preempt:11") == "waiting"

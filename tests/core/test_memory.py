@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.decide import decide
+from ckpt_governor.durations import DURATION_S_MAX
 from ckpt_governor.facts import CopyStatus, FailedWrite, Job, Observation, Trouble, Volume
 from ckpt_governor.ledger import (
     Cause,
@@ -33,15 +34,26 @@ from ckpt_governor.ledger import (
 )
 from ckpt_governor.memory import decision_facts, encode_decision, encode_ledger, parse_facts, parse_ledger
 from ckpt_governor.numbers import Numbers
-from ckpt_governor.records import RecordError
+from ckpt_governor.records import UNIX_TIME_MAX, RecordError
 
 PLAIN: dict[object, st.SearchStrategy] = {
-    float: st.floats(allow_nan=False, allow_infinity=False),
-    int: st.integers(-(2**62), 2**62),
+    float: st.floats(-UNIX_TIME_MAX, UNIX_TIME_MAX),
+    int: st.integers(0, 2**62),
     str: st.text(max_size=12),
     bool: st.booleans(),
     type(None): st.none(),
 }
+
+
+DURATIONS = st.lists(st.floats(0, DURATION_S_MAX), max_size=3).map(tuple)
+NAMED: dict[str, st.SearchStrategy] = {
+    "key": st.builds(
+        str.__add__, st.sampled_from(["notice:", "end:", "edge:", "window:", "broken:"]), st.text()
+    ),
+    "write_samples_s": DURATIONS,
+    "gap_samples_s": DURATIONS,
+}
+"""What must be more than of the right type."""
 
 
 def anything(kind: Any) -> st.SearchStrategy:
@@ -58,7 +70,7 @@ def anything(kind: Any) -> st.SearchStrategy:
     if issubclass(kind, Enum):
         return st.sampled_from(kind)
     fields = {field.name: anything(field.type) for field in attrs.fields(attrs.resolve_types(kind))}
-    return st.builds(kind, **fields)
+    return st.builds(kind, **{name: NAMED.get(name, values) for name, values in fields.items()})
 
 
 @given(anything(Ledger))
@@ -134,6 +146,14 @@ def test_a_ledger_of_a_later_release_is_read_without_what_is_not_known():
         pytest.param('{"v":1,"look_s":NaN}', id="nan"),
         pytest.param(f'{{"v":1,"look_s":{10**400}}}', id="beyond a float"),
         pytest.param('{"v":1,"write_samples_s":[1e999]}', id="infinity within"),
+        pytest.param('{"v":1,"write_samples_s":[-1]}', id="a write that took less than nothing"),
+        pytest.param('{"v":1,"gap_samples_s":[1e12]}', id="a gap of an age"),
+        pytest.param('{"v":1,"look_s":1e300}', id="a moment beyond the calendar"),
+        pytest.param('{"v":1,"last_id":-1}', id="a negative count"),
+        pytest.param('{"v":1,"last_id":99999999999999999999}', id="more than can be counted"),
+        pytest.param(
+            '{"v":1,"causes":[{"key":"wish:1","reason":"","seen_s":0,"since_s":0}]}', id="a cause of no sort"
+        ),
     ],
 )
 def test_a_damaged_ledger_is_told_with_its_name(text):

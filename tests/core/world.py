@@ -43,6 +43,8 @@ MB = 10**6
 COPY_BYTES = 100 * MB
 ROOMY = 4000 * MB
 BEAT_S = 5.0
+BOOT_S = 9000.0
+"""Time since boot when the world begins; a former process has looked at this moment."""
 LEDGER_EVERY_S = 5.0
 
 
@@ -197,13 +199,15 @@ class World:
         plan = self.plan
         run = Run(governor_id="g", token="t", started_s=START, job_started_s=START)
         if not plan.knows:
-            return Ledger(run=run)
+            return Ledger(run=run, look_s=START, look_boot_s=BOOT_S)
 
         def spread(pair: tuple[float, float], more_s: float) -> tuple[float, ...]:
             return tuple(pair[0] + (pair[1] - pair[0]) * n / 7 + more_s for n in range(8))
 
         return Ledger(
             run=run,
+            look_s=START,
+            look_boot_s=BOOT_S,
             write_samples_s=spread(plan.write_s, self.judging_s),
             # A gap is seen to end at a look, which comes up to a poll after it.
             gap_samples_s=spread(plan.gap_s, plan.poll_s),
@@ -366,7 +370,7 @@ class World:
             return
         self._excuse()
         clock = Clock(
-            wall=self._wall, monotonic=lambda: 5000.0 + self.now_s, boot=lambda: 9000.0 + self.now_s
+            wall=self._wall, monotonic=lambda: 5000.0 + self.now_s, boot=lambda: BOOT_S + self.now_s
         )
         moment = clock.moment()
         ledger = parse_ledger(self.disk)
@@ -764,9 +768,9 @@ class World:
             self._excuse()  # the job takes longer to its save point than it ever did
         if with_us_s is None or world.blind or ledger.run.ended_s is not None or self.ending is not None:
             return
-        whole = [file.began_s for file in self.files if file.whole(self.now_s)]
-        began_s = max(whole, default=0.0)
-        if began_s <= self.excuse_s:
+        whole = [file for file in self.files if file.whole(self.now_s)]
+        began_s = whole[-1].began_s if whole else 0.0
+        if began_s <= self.excuse_s or (whole and whole[-1].hidden and self._seems_newer(whole[-1], world)):
             return
         self.windows_checked += 1
         late_s = 2 * self.busy_poll_s
@@ -779,6 +783,11 @@ class World:
             return
         judged_s = unsaved_s(world, ledger)
         assert judged_s <= with_us_s + late_s, f"3: it is judged {judged_s} old, promised {with_us_s}"
+
+    def _seems_newer(self, file: File, world: Observation) -> bool:
+        """Whether a copy that came whole is taken for newer than it is: nobody could see when its write began."""
+        states_s = [copy.state_s - self.origin_s for copy in world.copies if copy.name == file.name]
+        return not states_s or states_s[0] > file.began_s
 
     def _check_hooks(self, world: Observation, ledger: Ledger) -> None:
         """Whoever waits for an answer has one when the deadline has passed."""

@@ -28,7 +28,7 @@ def govern(unit, processes):
     """Start a governor on the unit and wait until it decides."""
 
     def start(*options, of=unit, **more):
-        options = options if "--poll" in options else ("--poll", "0.2", *options)
+        options = options if "--poll" in options else ("--poll", "0.1", *options)
         processes.append(Governor(of, *options, **more))
         return processes[-1].watching()
 

@@ -229,6 +229,7 @@ class Unit:
         self._barrier()
         time.sleep(LOOK_TWICE_S)
         self._barrier()
+        self._barrier()  # what the look before has led to is written and printed by now
 
     def _barrier(self) -> None:
         name = f"barrier-{next(self._barriers)}"

@@ -23,7 +23,7 @@ def cut_a_write(unit, job):
     return name
 
 
-def cut_and_repair(unit, govern, train, *options, patience_s=40.0):
+def check_repair(unit, govern, train, *options, patience_s=40.0):
     governor = govern(*options)
     job = train("helper", "--write-s", "0.5")
     unit.drop("risk.preempt")
@@ -31,7 +31,7 @@ def cut_and_repair(unit, govern, train, *options, patience_s=40.0):
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the first copy was never judged")
     job.kill()
     job = train("helper", "--write-s", "4")
-    unit.drop("risk.memory")
+    unit.drop("risk.request")
     broken = cut_a_write(unit, job)
 
     line = governor.said("repair", patience_s=patience_s)
@@ -41,7 +41,7 @@ def cut_and_repair(unit, govern, train, *options, patience_s=40.0):
     job = train("helper", "--write-s", "0.5")
     (copy,) = job.wrote(1)
     wait_until(unit.nothing_is_asked, "the request stays open")
-    wait_until(lambda: unit.ack("risk.memory") == "served", "the notice is not served by the repair")
+    wait_until(lambda: unit.ack("risk.request") == "served", "the notice is not served by the repair")
     unit.looked_at()
     assert unit.state()["newest"]["name"] == copy["name"]
     assert unit.state()["newest"]["sound"] is True
@@ -50,13 +50,13 @@ def cut_and_repair(unit, govern, train, *options, patience_s=40.0):
 
 
 def test_a_write_that_is_cut_is_repaired_once(unit, govern, train):
-    cut_and_repair(unit, govern, train, "--settle", "5s")
+    check_repair(unit, govern, train, "--settle", "5s")
 
 
 @pytest.mark.experiment
 @pytest.mark.timeout(300)
 def test_a_write_that_is_cut_is_repaired_once_with_the_learned_settle_time(unit, govern, train):
-    cut_and_repair(unit, govern, train, patience_s=120.0)
+    check_repair(unit, govern, train, patience_s=120.0)
 
 
 def test_the_first_write_of_all_that_is_cut_is_repaired_too(unit, govern, train):
@@ -67,15 +67,15 @@ def test_the_first_write_of_all_that_is_cut_is_repaired_too(unit, govern, train)
     line = governor.said("repair")
     assert f"{broken} is broken" in line
     assert "there is no sound copy" in line
-    job = train("helper")
+    job = train("plain")
     job.wrote(1)
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice is not served by the repair")
     assert (len(unit.decisions("repair")), len(job.events("copy"))) == (1, 1)
 
 
 def test_a_write_that_is_slow_is_not_called_broken(unit, govern, train):
-    governor = govern("--settle", "2s")
-    job = train("helper", "--write-s", "5")
+    governor = govern("--settle", "1s")
+    job = train("helper", "--write-s", "3")
     unit.drop("risk.preempt")
     job.wrote(1)
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the copy was never judged")

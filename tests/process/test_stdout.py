@@ -30,7 +30,7 @@ def full_pipe(room=0):
     return reader, writer
 
 
-def serves_and_ends(unit, job, governor):
+def check_it_serves_and_ends(unit, job, governor):
     unit.drop("risk.preempt")
     job.wrote(1)
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice was never acknowledged")
@@ -42,28 +42,28 @@ def serves_and_ends(unit, job, governor):
 
 def test_a_stdout_whose_reader_is_gone_does_not_stop_it(unit, train, processes):
     pipe = broken_pipe()
-    processes.append(Governor(unit, "--poll", "0.2", stdout=pipe))
+    processes.append(Governor(unit, "--poll", "0.1", stdout=pipe))
     os.close(pipe)
     wait_until(unit.state, "the governor never began")
-    serves_and_ends(unit, train(), processes[0])
+    check_it_serves_and_ends(unit, train(), processes[0])
 
 
-@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closing", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_handles_do_not_stop_it_and_no_file_takes_their_place(unit, train, processes, closing):
-    program = f"exec {sys.executable} -m ckpt_governor run --poll 0.2 --dir {unit.path} {closing}"
+    program = f"exec {sys.executable} -m ckpt_governor run --poll 0.1 --dir {unit.path} {closing}"
     processes.append(Process(["sh", "-c", program], unit.folder))
     wait_until(unit.state, "the governor never began")
-    serves_and_ends(unit, train(), processes[0])
+    check_it_serves_and_ends(unit, train(), processes[0])
     assert (unit.control / "lock").read_bytes() == b""
     assert "watching" not in (unit.control / "decisions.jsonl").read_text()
 
 
 def test_a_stdout_that_is_full_does_not_stop_it(unit, train, processes):
     reader, writer = full_pipe()
-    processes.append(Governor(unit, "--poll", "0.2", stdout=writer))
+    processes.append(Governor(unit, "--poll", "0.1", stdout=writer))
     os.close(writer)
     wait_until(unit.state, "the governor never began")
-    serves_and_ends(unit, train(), processes[0])
+    check_it_serves_and_ends(unit, train(), processes[0])
     os.close(reader)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from process.harness import Governor, wait_until
 
-OPTIONS = ("--poll", "0.2")
+OPTIONS = ("--poll", "0.1")
 
 
 def second_governor(unit, processes):
@@ -57,6 +58,7 @@ def test_the_other_takes_over_when_the_first_is_killed(unit, govern, train, proc
     assert len(unit.decisions("save")) == 1
 
 
+@pytest.mark.experiment
 def test_the_other_takes_over_when_the_first_stops(unit, govern, processes):
     first = govern(*OPTIONS)
     second = second_governor(unit, processes)

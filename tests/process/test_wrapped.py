@@ -17,7 +17,7 @@ def wrap(unit, processes):
     """Start a governor around a command."""
 
     def start(*command, options=(), **more):
-        processes.append(Governor(unit, "--poll", "0.2", *options, command=command, **more))
+        processes.append(Governor(unit, "--poll", "0.1", *options, command=command, **more))
         return processes[-1]
 
     return start
@@ -43,14 +43,12 @@ def events(process, kind=""):
     return [event for event in json_lines(text) if not kind or event["event"] == kind]
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 77])
+@pytest.mark.parametrize("code", [0, 3])
 def test_its_exit_code_is_the_command_s(wrap, code):
     assert wrap(sys.executable, "-c", f"raise SystemExit({code})").ended() == code
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM], ids=lambda number: number.name
-)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV], ids=lambda number: number.name)
 def test_a_command_that_a_signal_ended_is_128_and_its_number(wrap, number):
     governor = wrap(sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})")
     assert governor.ended() == 128 + number
