@@ -73,8 +73,8 @@ class Unit:
 
     def prepare(self) -> None:
         """What must be right before anything starts. Raises RecordError or ValueError for settings, else OSError."""
-        self.numbers_file.load()
         make_control(self.paths)
+        self.numbers_file.load()
 
     def open(self, moment: Moment) -> None:
         """Takes the lock and goes on from what is on disk. Raises NotOwner, OSError, RecordError or ValueError."""

@@ -242,7 +242,7 @@ def test_hard_links_are_further_names_of_one_copy(put, look, unit):
     before = only(look())
     os.link(unit / "step_4.ckpt", unit / "last.ckpt")
     sighting = only(look())
-    assert (sighting.name, sighting.also, sighting.step) == ("last.ckpt", ("step_4.ckpt",), 4)
+    assert (sighting.name, sighting.also, sighting.step) == ("step_4.ckpt", ("last.ckpt",), 4)
     assert sighting.fingerprint == before.fingerprint
 
 

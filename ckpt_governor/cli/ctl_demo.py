@@ -69,7 +69,7 @@ def demo(given: argparse.Namespace) -> int:
             )
         return EXIT_BAD if missing else EXIT_DONE
     finally:
-        if given.keep:
+        if given.keep and not given.dir:
             narrate(f"everything is kept in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)

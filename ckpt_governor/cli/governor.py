@@ -208,19 +208,9 @@ def _fill_closed_handles() -> None:
     os.close(handle)
 
 
-def _open_standard_streams() -> None:
-    """A stream that was closed before the start becomes /dev/null, or the next file opened would get its number."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit codes: 0 done, 1 unexpected, 2 wrong usage or settings, 3 blind, else the command's own."""
     _fill_closed_handles()
-    _open_standard_streams()
     given_all = list(sys.argv[1:] if arguments is None else arguments)
     command: list[str] = []
     if "--" in given_all:

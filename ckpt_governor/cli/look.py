@@ -24,6 +24,7 @@ from ckpt_governor.formats import stages_beside
 from ckpt_governor.ledger import Ledger, Run
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers
+from ckpt_governor.numbersfile import NumbersFile
 from ckpt_governor.observe.clock import Clock
 from ckpt_governor.observe.copies import DANGLING_S, CopyScanner, Look
 from ckpt_governor.observe.glue import GlueLook, GlueReader
@@ -31,7 +32,7 @@ from ckpt_governor.observe.host import volume
 from ckpt_governor.observe.job import JobEye
 from ckpt_governor.records import RecordError
 from ckpt_governor.settings import POLL_S, Settings
-from ckpt_governor.unit import LEDGER_BYTES_MAX, NumbersFile
+from ckpt_governor.unit import LEDGER_BYTES_MAX
 
 WALK_S_MAX = 60.0
 """How long a walk through very many copies may take; then what was seen so far is shown, and that it is not all."""
