@@ -66,11 +66,11 @@ def serves(copy: Copy, cause: Cause, world: Observation) -> bool:
     When the mark of training's end and a copy came between the same two looks, their own times on the volume tell
     which was first.
     """
-    if copy.began_s < cause.since_s or cause.since_s > world.now_s:
+    if cause.since_s > world.now_s:
         return False
-    if not cause.key.startswith("end:") or copy.began_s > cause.seen_s or world.ending is None:
-        return True
-    return copy.written_s >= world.ending.written_s
+    if cause.key.startswith("end:") and copy.first_seen_s == cause.seen_s and world.ending is not None:
+        return copy.written_s >= world.ending.written_s
+    return copy.began_s >= cause.since_s
 
 
 def take_answers(world: Observation, ledger: Ledger) -> Ledger:
@@ -111,7 +111,7 @@ def _learn(copy: Copy, ledger: Ledger) -> Ledger:
     ledger = evolve(
         ledger, size_samples_bytes=(*sizes, copy.bytes)[-SAMPLES_MAX:], repairs_in_row=0, space_block=None
     )
-    if copy.write_s is None:
+    if copy.write_s is None or not _seen_whole(copy, ledger):
         return ledger
     # Until it was judged sound: a copy without a checkable end is written some time before that is known.
     took_s = max(copy.write_s, (copy.sound_s or copy.changed_s) - copy.began_s)
@@ -127,6 +127,11 @@ def _learn(copy: Copy, ledger: Ledger) -> Ledger:
     return ledger
 
 
+def _seen_whole(copy: Copy, ledger: Ledger) -> bool:
+    """Whether a governor looked all the time while it was written: else the time away would count as its write."""
+    return not copy.state_s < ledger.run.resumed_s <= (copy.sound_s or copy.changed_s)
+
+
 def _judge(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
     """The receipt's entry of a copy that is judged; one that was judged before is corrected, not listed twice."""
     ledger = evolve(ledger, judged=(*ledger.judged, copy.serial)[-JUDGED_MAX:])
@@ -138,7 +143,7 @@ def _judge(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
     write = Write(
         at_s=request.first_at_s if request is not None else copy.began_s,
         reason=reason,
-        write_s=copy.write_s,
+        write_s=copy.write_s if _seen_whole(copy, ledger) else None,
         name=copy.name,
         status=copy.status,
         bytes=copy.bytes,

@@ -15,6 +15,7 @@ from ckpt_governor.ledger import (
     RequestKind,
     Verdict,
     change_cause,
+    change_run,
     next_id,
     open_causes,
 )
@@ -172,6 +173,7 @@ def _request(due: list[Cause], situation: Situation, pen: Pen) -> None:
         patience_from_s=situation.now_s,
     )
     pen.ledger = evolve(pen.ledger, request=request, last_id=request.id, last_asked_s=situation.now_s)
+    pen.ledger = change_run(pen.ledger, asked=pen.ledger.run.asked + 1)
     for cause in due:
         pen.ledger = change_cause(
             pen.ledger,

@@ -10,6 +10,7 @@ from ckpt_governor.copies import Settle
 from ckpt_governor.facts import CopyStatus, Job, Observation
 from ckpt_governor.ledger import Ledger
 from ckpt_governor.numbers import Numbers
+from ckpt_governor.settings import POLL_BUSY_S
 
 QUANTILE = 0.95
 FEW_SAMPLES = 8
@@ -96,7 +97,7 @@ def next_bytes(world: Observation, numbers: Numbers, ledger: Ledger) -> int | No
 def settle(ledger: Ledger, numbers: Numbers, job: Job, poll_s: float) -> Settle:
     """How long a copy must be quiet before its bytes are judged final."""
     spans_s = ledger.write_samples_s
-    sound_s = max(SETTLE_SOUND_S_MIN, 3.0 * ledger.quiet_s_max, 4.0 * poll_s)
+    sound_s = max(SETTLE_SOUND_S_MIN, 3.0 * ledger.quiet_s_max, 4.0 * min(poll_s, POLL_BUSY_S))
     sound_s = min(sound_s, SETTLE_SOUND_S_MAX)
     if numbers.settle_s is not None:
         return Settle(broken_s=numbers.settle_s, sound_s=min(sound_s, numbers.settle_s))

@@ -166,10 +166,14 @@ class Run:
     closed: bool = False
     """It ended with a clean stop; the next start is another run."""
     started_s: float = 0.0
+    resumed_s: float = 0.0
+    """When a governor last went on with this run after a kill; writes that span this moment were not seen whole."""
     job_started_s: float = 0.0
     job_identity: str = ""
     writes: tuple[Write, ...] = ()
     refused: dict[str, int] = Factory(dict)
+    asked: int = 0
+    """Requests that were issued."""
     unheard: int = 0
     unserved: int = 0
     stalest_s: float = 0.0
@@ -249,7 +253,7 @@ def shifted(ledger: Ledger, shift_s: float) -> Ledger:
         last_asked_s=move(ledger.last_asked_s),
         request=request,
         run=evolve(
-            _moved(run, shift_s, "started_s", "job_started_s", "ended_s"),
+            _moved(run, shift_s, "started_s", "resumed_s", "job_started_s", "ended_s"),
             writes=tuple(_moved(write, shift_s, "at_s") for write in run.writes),
         ),
         causes=tuple(_moved(cause, shift_s, "seen_s", "since_s", "deadline_s") for cause in ledger.causes),

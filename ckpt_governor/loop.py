@@ -247,7 +247,8 @@ class Loop:
 
     def _finish(self) -> int:
         moment = self.clock.moment()
-        account = self.unit.close(moment)
+        finished = self.wrapped is not None and not self.wrapped.told and self.wrapped.exit_code() == 0
+        account = self.unit.close(moment, finished=finished)
         bridge_s = moment.wall_minus_steady_s
         text = receipt_text(account, lambda at_s: time_of_day(at_s + bridge_s))
         self.mouth.line(text, receipt=receipt_record(account, bridge_s))

@@ -38,6 +38,8 @@ class Receipt:
     """The name of the newest sound copy; empty when there is none."""
     compared: Compared
     started_s: float = 0.0
+    asked: int = 0
+    """Requests that were issued."""
 
 
 def receipt(
@@ -53,6 +55,7 @@ def receipt(
         run_s=run_s,
         writes=run.writes,
         refused=dict(run.refused),
+        asked=run.asked,
         unheard=run.unheard,
         unserved=run.unserved,
         stalest_s=run.stalest_s,

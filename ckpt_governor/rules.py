@@ -239,8 +239,13 @@ def unheard(situation: Situation, pen: Pen) -> None:
     waited = format_duration(situation.now_s - request.first_at_s)
     if _take_copy_before_mark(asked, situation, pen):
         return
-    last = request.tries >= TRIES_MAX
-    tail = "asked three times; the request stays open" if last else "asking again"
+    # A job that has left the mark of its end is not in its loop any more: asking once is enough.
+    last = request.tries >= TRIES_MAX or all(cause.key.startswith("end:") for cause in asked)
+    tail = "asking again"
+    if last:
+        tail = (
+            "asked three times; the request stays open" if request.tries >= TRIES_MAX else "not asked again"
+        )
     text = f"{request.reason}: asked {waited} ago, no write began{_heard_text(situation)}; {tail}"
     new_id = None if last else next_id(pen.ledger, situation.now_s)
     pen.write(Verdict.SKIP, Refusal.UNHEARD.value, text, cause=cause.key, once=once, request_id=new_id)

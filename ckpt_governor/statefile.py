@@ -149,6 +149,7 @@ def receipt_record(account: Receipt, wall_minus_steady_s: float) -> dict[str, An
             for write in account.writes
         ],
         "refused": account.refused,
+        "asked": account.asked,
         "unheard": account.unheard,
         "unserved": account.unserved,
         "stalest_s": round(account.stalest_s, 3),

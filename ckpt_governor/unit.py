@@ -10,6 +10,7 @@ from filelock import FileLock, Timeout
 
 from ckpt_governor import __version__
 from ckpt_governor.announce import Announcer
+from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import follow, leftovers, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
@@ -17,7 +18,7 @@ from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Tr
 from ckpt_governor.files import Paths, make_control, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
 from ckpt_governor.judge import copies_that_matter, with_moments
-from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Ledger, Run, shifted
+from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Edge, Ledger, Run, shifted
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.numbersfile import NumbersFile
@@ -167,7 +168,7 @@ class Unit:
         gap_s = None if self._look_s is None else now_s - self._look_s
         same = not run.closed and run.started_s > 0 and run.token == token and gap_s is not None
         if same and gap_s is not None and gap_s <= max(SAME_RUN_GAP_S, 60 * self.settings.beat_every_s):
-            return evolve(ledger, run=evolve(run, governor_id=self.governor_id))
+            return evolve(ledger, run=evolve(run, governor_id=self.governor_id, resumed_s=now_s))
         fresh = Run(
             governor_id=self.governor_id,
             token=token,
@@ -295,12 +296,19 @@ class Unit:
             newest_sound=last.name if last is not None else "",
         )
 
-    def close(self, moment: Moment, notices: tuple[Notice, ...] = (), job: Job | None = None) -> Receipt:
-        """A clean stop: the run is over, the last state says so, the receipt is on disk, the lock is free."""
+    def close(self, moment: Moment, *, finished: bool = False) -> Receipt:
+        """A clean stop: the run is over, the last state says so, the receipt is on disk, the lock is free.
+
+        ``finished``: the job has come to its own good end, so that its next start is no restart after a death.
+        """
         account = self.receipt(moment)
         run = self.ledger.run
         exposure_s = self.ledger.exposure_s + max(0.0, moment.now_s - run.started_s)
         closed = evolve(self.ledger, run=evolve(run, closed=True), request=None, exposure_s=exposure_s)
+        if finished or run.ended_s is not None:
+            closed = evolve(
+                closed, starts_s=(), run=evolve(closed.run, job_identity=""), edges=_without_flap(closed)
+            )
         if self.world is not None and self.holds_lock():
             self._announcer.announce(
                 self.world, self.numbers_file.numbers, self.ledger, closed, (), moment, final=True
@@ -332,6 +340,10 @@ def _inode(path: str) -> tuple[int, int, bool] | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino, stat.S_ISDIR(found.st_mode))
+
+
+def _without_flap(ledger: Ledger) -> dict[str, Edge]:
+    return {name: edge for name, edge in ledger.edges.items() if name != Condition.FLAP.value}
 
 
 def _beat(state: dict[str, object]) -> int:

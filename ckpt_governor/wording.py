@@ -109,8 +109,11 @@ def _footnotes(account: Receipt) -> list[str]:
     if account.refused:
         refusals = ", ".join(f"{count} {name}" for name, count in sorted(account.refused.items()))
         notes.append(f"refused   {refusals}")
-    elif not asked:
+    elif not asked and not account.asked:
         notes.append("nothing said the work was at risk")
+    if account.asked and not asked:
+        times = "once" if account.asked == 1 else f"{account.asked} times"
+        notes.append(f"asked {times}, and no write came: does the job read state.json in this directory?")
     if account.unserved:
         notes.append(f"unserved  {account.unserved} asked and not answered before the deadline")
     broken = [write for write in account.writes if write.status is not CopyStatus.SOUND]

@@ -210,6 +210,7 @@ def parse_receipt(record: dict[str, Any], file: str = "receipt.json") -> Receipt
         run_s=fields.number("run_s") or 0.0,
         writes=tuple(_write(item, f"writes[{index}].", file) for index, item in enumerate(writes)),
         refused={printable(name): int(refused.number(name) or 0) for name in refused.record},
+        asked=int(fields.number("asked") or 0),
         unheard=int(fields.number("unheard") or 0),
         unserved=int(fields.number("unserved") or 0),
         stalest_s=fields.number("stalest_s") or 0.0,

@@ -85,7 +85,7 @@ def add_end(commands: Commands) -> None:
     parser = add_command(
         commands,
         "end",
-        "Marks the end of training: the last copy is being, or has been, written. The governor judges it.",
+        "Marks the end of training: call it before the last copy is written. The governor judges that copy.",
         "ckptctl end /ckpt",
     )
     add_unit(parser)

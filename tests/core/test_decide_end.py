@@ -136,10 +136,10 @@ def test_a_broken_last_copy_is_not_repaired_when_nobody_is_left():
     assert unit.ledger.run.end_sound is False
 
 
-def test_an_end_that_nobody_answers_is_over_after_three_ids():
+def test_an_end_that_nobody_answers_is_asked_for_once():
     unit = desk(ending=ending(0))
     unit.until(400, every_s=1)
-    assert [line.reason for line in unit.lines] == ["train.end", "unheard", "unheard", "unheard"]
+    assert [line.reason for line in unit.lines] == ["train.end", "unheard"]
     assert unit.request is None
     assert unit.ledger.run.end_sound is False
     assert unit.until(4000, every_s=20) == []

@@ -147,14 +147,14 @@ def test_the_next_copy_is_as_large_as_the_largest_of_the_last_three(ledger, copi
 @pytest.mark.parametrize(
     ("ledger", "numbers", "job", "poll_s", "broken_s", "sound_s"),
     [
-        pytest.param(Ledger(), Numbers(), Job(), 1.0, 120, 4, id="no write seen yet"),
-        pytest.param(knowing(write_s=10), Numbers(), Job(), 1.0, 30, 4, id="short writes"),
+        pytest.param(Ledger(), Numbers(), Job(), 1.0, 120, 2, id="no write seen yet"),
+        pytest.param(knowing(write_s=10), Numbers(), Job(), 1.0, 30, 2, id="short writes"),
         pytest.param(knowing(write_s=100), Numbers(), Job(), 0.1, 100, 2, id="the longest write"),
-        pytest.param(knowing(write_s=9999), Numbers(), Job(), 1.0, 1800, 4, id="at most half an hour"),
+        pytest.param(knowing(write_s=9999), Numbers(), Job(), 1.0, 1800, 2, id="at most half an hour"),
         pytest.param(knowing(write_s=10, quiet_s_max=20.0), Numbers(), Job(), 1.0, 60, 30, id="quiet writes"),
-        pytest.param(knowing(write_s=100), Numbers(), Job(alive=False), 1.0, 25, 4, id="the job is gone"),
-        pytest.param(knowing(write_s=10), Numbers(), Job(alive=False), 1.0, 15, 4, id="gone, at least"),
-        pytest.param(knowing(write_s=100), Numbers(settle_s=5.0), Job(), 1.0, 5, 4, id="set by hand"),
+        pytest.param(knowing(write_s=100), Numbers(), Job(alive=False), 1.0, 25, 2, id="the job is gone"),
+        pytest.param(knowing(write_s=10), Numbers(), Job(alive=False), 1.0, 15, 2, id="gone, at least"),
+        pytest.param(knowing(write_s=100), Numbers(settle_s=5.0), Job(), 1.0, 5, 2, id="set by hand"),
         pytest.param(knowing(), Numbers(settle_s=1.0), Job(alive=False), 1.0, 1, 1, id="set short by hand"),
     ],
 )
