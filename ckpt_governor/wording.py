@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ckpt_governor.durations import format_bytes, format_duration, format_period, format_precise
 from ckpt_governor.facts import CopyStatus
 from ckpt_governor.ledger import Decision, Verdict, Write
-from ckpt_governor.prices import Price
 from ckpt_governor.receipt import Receipt
+
+if TYPE_CHECKING:
+    from ckpt_governor.prices import Price
 
 TEXT_LENGTH_MAX = 400
 VERDICT_WIDTH = max(len(verdict.value) for verdict in (Verdict.SAVE, Verdict.SKIP))

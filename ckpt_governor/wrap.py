@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 from ckpt_governor.facts import Job
 from ckpt_governor.files import words_of
 from ckpt_governor.say import warn
+
+if TYPE_CHECKING:
+    import subprocess
 
 EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND = 126, 127
 """As a shell would answer."""
@@ -28,6 +31,8 @@ class Wrapped:
 
     def start(self, now_s: float) -> bool:
         """Starts it, with CKPT_DIR set for the reader; False when it cannot be started, which is told."""
+        import subprocess  # imported late: a governor without a command does not need it
+
         environment = dict(os.environ)
         environment.setdefault("CKPT_DIR", self._unit)
         self._started_s = now_s

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 
 from ckpt_governor.facts import Volume
 
@@ -25,7 +24,7 @@ def volume(path: str) -> Volume | None:
 
 def host_name() -> str:
     """This host's name as it may stand in a file name."""
-    name = socket.gethostname()
+    name = os.uname().nodename
     return (
         "".join(char if char.isalnum() or char in "-_." else "-" for char in name)[:64].lstrip(".") or "host"
     )
