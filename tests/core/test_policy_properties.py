@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 from core.world import Event, Plan, World
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from ckpt_governor.ledger import Verdict
@@ -193,15 +193,29 @@ def test_two_units_do_not_influence_each_other(one, other):
     assert [told(world) for world in worlds] == alone
 
 
+ENDS = (Event(at_s=200.0, does="end"), Event(at_s=230.0, does="end"), Event(at_s=400.0, does="end"))
+MARK_IN_ONE_LOOK_WITH_A_COPY = Plan(
+    seed=1,
+    horizon_s=500.0,
+    poll_s=5.0,
+    with_us_s=None,
+    write_s=(10.0, 20.0),
+    gap_s=(5.0, 15.0),
+    knows=False,
+    style="shapeless",
+    own_every_s=45.0,
+    identified=False,
+    events=ENDS,
+)
+
+
 @some(20)
 @given(
     histories(*announcements, *troubles, most=6).map(lambda plan: evolve(plan, events=(*plan.events, *ENDS)))
 )
+@example(MARK_IN_ONE_LOOK_WITH_A_COPY)
 def test_the_end_is_written_once(plan):
     """10: one request for the mark, however often it is touched; a second one only to repair the first."""
     world = World(plan).run()
     ends = [line for _, line in world.lines if line.reason == "train.end" and line.verdict is Verdict.SAVE]
     assert len(ends) <= 1 + world.broken_answers + (world.jobs - 1)  # a new job's end is another one
-
-
-ENDS = (Event(at_s=200.0, does="end"), Event(at_s=230.0, does="end"), Event(at_s=400.0, does="end"))
