@@ -112,6 +112,8 @@ def _overlapping(due: list[Cause], situation: Situation, pen: Pen) -> list[Cause
         asked = []
     if not due and not asked:
         return []
+    if space_misfit(situation.world, situation.numbers, pen.ledger, situation.costs) is not None:
+        return []  # a joining cause may bring a new id, and none is issued for what does not fit
     reach_s = situation.now_s + (situation.costs.write_s or 0.0) + situation.costs.gap_s
     ends_s = max((other.deadline_s if other.deadline_s is not None else reach_s) for other in (*due, *asked))
     return [

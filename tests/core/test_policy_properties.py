@@ -100,8 +100,28 @@ def histories(
     return st.builds(plan, st.lists(st.one_of(*kinds), max_size=most), **drawn)
 
 
+JOINED_WHILE_THE_VOLUME_IS_FULL = Plan(
+    seed=0,
+    horizon_s=500.0,
+    poll_s=2.0,
+    with_us_s=60.0,
+    write_s=(10.0, 20.0),
+    gap_s=(1.0, 4.0),
+    knows=False,
+    style="grow",
+    own_every_s=None,
+    identified=False,
+    events=(
+        Event(at_s=0.0, does="remove", amount=0.0, name=0),
+        Event(at_s=247.0, does="drop", amount=120.0, name=0),
+        Event(at_s=302.0, does="fill", amount=0.0, name=0),
+    ),
+)
+
+
 @some(50)
 @given(histories(*announcements, *troubles))
+@example(JOINED_WHILE_THE_VOLUME_IS_FULL)
 def test_no_history_breaks_an_invariant(plan):
     assert World(plan).run().looks > 0
 
