@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 from attrs import evolve
@@ -38,6 +39,7 @@ class Announcer:
         self._saved_s = 0.0
         self._state_key: object = None
         self._state_s: float | None = None
+        self._encoded: Callable[[float], str] | None = None
         self._acks: dict[str, str] = {}
         self._acks_known = False
         self.volume_offset_s: float | None = None
@@ -115,27 +117,49 @@ class Announcer:
             tuple(reading.value for reading in readings),
         )
         asked = self._state_key is None or _visible_request(ledger) != self._visible
-        due = self._state_s is None or moment.now_s - self._state_s >= self._pulse.beat_every_s - 0.05
-        if key == self._state_key and not due and not final:
+        if key == self._state_key and not self._beat_is_due(moment.now_s) and not final:
             return
+        with_us_s = window_s(numbers, cost, ledger)
+
+        def encoded(now_s: float) -> str:
+            return encode_state(
+                ledger,
+                self._pulse,
+                now_s=now_s,
+                no_us_s=numbers.no_us_s,
+                with_us_s=with_us_s,
+                newest=top,
+                conditions=readings,
+            )
+
+        self._encoded = encoded
+        self._put_state(moment, alive=not final, durable=asked or final)
+        self._state_key, self._visible = key, _visible_request(ledger)
+
+    def _put_state(self, moment: Moment, *, alive: bool, durable: bool) -> None:
+        """The state as it was told last, with the next beat. Raises OSError."""
         self._pulse = evolve(
             self._pulse,
             beat=self._pulse.beat + 1,
-            alive=not final,
+            alive=alive,
             wall_minus_steady_s=moment.wall_minus_steady_s,
         )
-        text = encode_state(
-            ledger,
-            self._pulse,
-            now_s=moment.now_s,
-            no_us_s=numbers.no_us_s,
-            with_us_s=window_s(numbers, cost, ledger),
-            newest=top,
-            conditions=readings,
-        )
-        written = replace_file(self._paths.of("state.json"), text, durable=asked or final)
-        self.volume_offset_s = written - moment.wall_s
-        self._state_key, self._state_s, self._visible = key, moment.now_s, _visible_request(ledger)
+        assert self._encoded is not None
+        written = replace_file(self._paths.of("state.json"), self._encoded(moment.now_s), durable=durable)
+        self.volume_offset_s, self._state_s = written - moment.wall_s, moment.now_s
+
+    def _beat_is_due(self, now_s: float) -> bool:
+        return self._state_s is None or now_s - self._state_s >= self._pulse.beat_every_s - 0.05
+
+    def beat(self, moment: Moment) -> str:
+        """The heartbeat of a unit in which nothing happens; returns why it cannot be written, or nothing."""
+        if self._encoded is None or not self._beat_is_due(moment.now_s):
+            return ""
+        try:
+            self._put_state(moment, alive=True, durable=False)
+        except OSError as error:
+            return f"state cannot be written: {words_of(error)}"
+        return ""
 
     def _write_acks(self, world: Observation, ledger: Ledger) -> None:
         """Answers the hooks; an answer whose notice is gone, or open again, is taken back."""

@@ -16,11 +16,12 @@ from ckpt_governor.copies import newest
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice
 from ckpt_governor.ledger import Decision, cause_with
 from ckpt_governor.observe.clock import Clock
+from ckpt_governor.quiet import Tick
 from ckpt_governor.say import Mouth, time_of_day, warn, warn_once
 from ckpt_governor.settings import Settings, Shape
 from ckpt_governor.signals import REQUEST_SIGNALS, STOP_SIGNALS, TERMINATE_SIGNALS, Signals
 from ckpt_governor.statefile import receipt_record
-from ckpt_governor.unit import NotOwner, Tick, Unit
+from ckpt_governor.unit import NotOwner, Unit
 from ckpt_governor.wording import receipt_text, taking_over_line, waiting_line, watching_line
 from ckpt_governor.wrap import Wrapped
 

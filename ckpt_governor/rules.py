@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from attrs import evolve
 
 from ckpt_governor.answers import end_served, finished, holds_up, window_serial
@@ -138,20 +140,15 @@ def window(situation: Situation, pen: Pen) -> None:
     promised_s = window_s(situation.numbers, situation.costs, pen.ledger)
     serial = window_serial(situation.world)
     key = f"window:{serial}"
-    due = False
-    held_s = promised_s
-    if promised_s is not None and not _training_is_over(situation):
-        need_s = window_needs_s(situation.costs)
-        if need_s is None:
-            due = _window_age_s(situation) >= WINDOW_SHARE_UNKNOWN * promised_s
-        else:
-            # A copy is a write old at the moment at which it is sound, and only then can the next one begin.
-            two_s = need_s + (situation.costs.write_s or 0.0)
-            if promised_s < two_s:
-                held_s = 2.0 * need_s
-                _say_infeasible(promised_s, two_s, held_s, pen)
-            due = _window_age_s(situation) + need_s >= (held_s or promised_s)
-        due = due and not _rests(held_s or promised_s, situation)
+    held_s = held_window_s(situation)
+    if (
+        promised_s is not None
+        and held_s is not None
+        and held_s > promised_s
+        and not _training_is_over(situation)
+    ):
+        _say_infeasible(promised_s, two_writes_s(situation.costs), held_s, pen)
+    due = window_wait_s(situation) <= 0.0
     for cause in open_causes(pen.ledger):
         # One that was asked for stays asked: its write may be on the way although the estimate has moved.
         waits = cause.state is CauseState.WAITING and not due
@@ -176,12 +173,36 @@ def window(situation: Situation, pen: Pen) -> None:
     pen.ledger = open_cause(pen.ledger, cause)
 
 
-def _rests(window_s: float, situation: Situation) -> bool:
+def two_writes_s(cost: Costs) -> float:
+    """What two writes in a row take: a copy is a write old when it is sound, and only then the next one can begin."""
+    return (window_needs_s(cost) or 0.0) + (cost.write_s or 0.0)
+
+
+def held_window_s(situation: Situation) -> float | None:
+    """The window that can be held: the promised one, or twice what a write takes where that is shorter than two."""
+    promised_s = window_s(situation.numbers, situation.costs, situation.ledger)
+    need_s = window_needs_s(situation.costs)
+    if promised_s is None or need_s is None or promised_s >= two_writes_s(situation.costs):
+        return promised_s
+    return 2.0 * need_s
+
+
+def window_wait_s(situation: Situation) -> float:
+    """Seconds until the window asks for its write, zero or less when it does now, infinity when it never will."""
+    held_s, need_s = held_window_s(situation), window_needs_s(situation.costs)
+    if held_s is None or _training_is_over(situation):
+        return inf
+    age_s = _window_age_s(situation)
+    wait_s = WINDOW_SHARE_UNKNOWN * held_s - age_s if need_s is None else held_s - need_s - age_s
+    return max(wait_s, _rest_s(held_s, situation))
+
+
+def _rest_s(held_s: float, situation: Situation) -> float:
     """After three broken answers in a row the next write is asked for a whole window after the last."""
     asked_s = situation.ledger.last_asked_s
     if situation.ledger.repairs_in_row < REPAIRS_IN_ROW_MAX or asked_s is None:
-        return False
-    return situation.now_s - asked_s < window_s
+        return 0.0
+    return asked_s + held_s - situation.now_s
 
 
 def _window_age_s(situation: Situation) -> float:
@@ -246,7 +267,7 @@ def unheard(situation: Situation, pen: Pen) -> None:
         tail = (
             "asked three times; the request stays open" if request.tries >= TRIES_MAX else "not asked again"
         )
-    text = f"{request.reason}: asked {waited} ago, no write began{_heard_text(situation)}; {tail}"
+    text = f"{request.reason}: asked {waited} ago, {_missing_text(situation)}{_heard_text(situation)}; {tail}"
     new_id = None if last else next_id(pen.ledger, situation.now_s)
     pen.write(Verdict.SKIP, Refusal.UNHEARD.value, text, cause=cause.key, once=once, request_id=new_id)
     pen.ledger = change_run(count_refusal(pen.ledger, Refusal.UNHEARD), unheard=pen.ledger.run.unheard + 1)
@@ -265,6 +286,12 @@ def _ask_window_anew(request: Request, asked: tuple[Cause, ...], situation: Situ
         return
     if situation.now_s - request.at_s >= max(promised_s, ANEW_S_MIN):
         reissue(evolve(request, tries=0), next_id(pen.ledger, situation.now_s), situation.now_s, pen)
+
+
+def _missing_text(situation: Situation) -> str:
+    """What did not come: a write, or the end of one that left its temporary behind."""
+    names = situation.world.leftover_names
+    return f"no write came to its end ({names[-1]} is left)" if names else "no write began"
 
 
 def _heard_text(situation: Situation) -> str:

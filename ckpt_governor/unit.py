@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from attrs import evolve, frozen
+from attrs import evolve
 from filelock import FileLock, Timeout
 
 from ckpt_governor import __version__
@@ -18,18 +18,20 @@ from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Tr
 from ckpt_governor.files import Paths, make_control, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
 from ckpt_governor.judge import copies_that_matter, with_moments
-from ckpt_governor.ledger import OPEN_STATES, CauseState, Decision, Edge, Ledger, Run, shifted
+from ckpt_governor.ledger import OPEN_STATES, CauseState, Edge, Ledger, Run, shifted
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.numbersfile import NumbersFile
-from ckpt_governor.observe.copies import CopyScanner
-from ckpt_governor.observe.glue import GlueReader
+from ckpt_governor.observe.copies import CopyScanner, Look
+from ckpt_governor.observe.glue import GlueLook, GlueReader
 from ckpt_governor.observe.host import run_token, volume
 from ckpt_governor.observe.job import JobEye
+from ckpt_governor.quiet import Quiet, Tick, is_settled, seen_key
 from ckpt_governor.receipt import Receipt, receipt
 from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
-from ckpt_governor.rules import window_s
+from ckpt_governor.rules import window_s, window_wait_s
 from ckpt_governor.settings import POLL_BUSY_S, Settings
+from ckpt_governor.situation import situation_of
 
 REQUEST_ID_MAX = 2**53 - 2**30
 """A damaged file must not push the ids to where JSON readers lose their last digits."""
@@ -38,21 +40,12 @@ SAME_RUN_GAP_S = 600.0
 """A governor that comes back later than this after the last look begins another run."""
 
 
+QUIET_S_MAX = 15.0
+"""All is looked at and decided anew after this time, also when nothing changed: free space, the job's process."""
+
+
 class NotOwner(Exception):
     """Another governor decides for this unit."""
-
-
-@frozen(kw_only=True)
-class Tick:
-    """What one tick leads to."""
-
-    world: Observation
-    ledger: Ledger
-    decisions: tuple[Decision, ...]
-    wait_s: float
-    """How long to sleep before the next one."""
-    again: bool = False
-    """A second look is due before anything can be said of a file that just came."""
 
 
 class Unit:
@@ -67,6 +60,7 @@ class Unit:
         self.write_error = ""
         self._look_s: float | None = None
         self._heard: tuple[int, float] | None = None
+        self._quiet: Quiet | None = None
         self._lock: FileLock | None = None
         self._held: tuple[tuple[int, int, bool] | None, ...] = ()
 
@@ -80,6 +74,7 @@ class Unit:
     def open(self, moment: Moment) -> None:
         """Takes the lock and goes on from what is on disk. Raises NotOwner, OSError, RecordError or ValueError."""
         self.prepare()
+        self._quiet = None
         self._take_lock()
         self._offset_s = self._volume_offset_s(moment)
         state = self._read_state()
@@ -191,33 +186,60 @@ class Unit:
         """One pass of the whole flow. Never raises for what stands on the volume."""
         self.numbers_file.refresh(moment.now_s)
         numbers = self.numbers_file.numbers
-        world, again_s = self.observe(moment, numbers, notices, job)
-        outcome = decide(world, numbers, self.ledger)
+        # The volume's clock minus the steady axis; copies before glue, so that no copy seems older than its mark.
+        look = self._scanner.look(moment.now_s, self._offset_s + moment.wall_minus_steady_s)
+        glue = self._glue.look(moment, self._offset_s)
+        key = (*seen_key(look, glue, notices, job, numbers), self.numbers_file.trouble)
         if (
-            self._lock is not None
-        ):  # without it nothing may be written: another one may decide here, or a link stand
+            self._quiet is not None
+            and key == self._quiet.key
+            and moment.now_s < self._quiet.until_s
+            and not self.write_error
+            and not final
+        ):
+            self._look_s = moment.now_s
+            self.write_error = self._announcer.beat(moment)
+            wait_s = max(0.02, min(self.settings.poll_s, self._quiet.until_s - moment.now_s))
+            return evolve(self._quiet.tick, wait_s=wait_s)
+        world = self.observe(moment, numbers, look, glue, notices, job)
+        outcome = decide(world, numbers, self.ledger)
+        # Without the lock nothing may be written: another one may decide here, or a link stand in its place.
+        if self._lock is not None:
             self.write_error = self._announcer.announce(
                 world, numbers, self.ledger, outcome.ledger, outcome.decisions, moment, final=final
             )
         if self._announcer.volume_offset_s is not None:
             self._offset_s = self._announcer.volume_offset_s
         self.ledger, self.world = evolve(outcome.ledger, look_boot_s=moment.boot_s), world
-        return Tick(
+        tick = Tick(
             world=world,
             ledger=outcome.ledger,
             decisions=outcome.decisions,
-            wait_s=self._wait_s(world, again_s, moment.now_s),
-            again=again_s is not None,
+            wait_s=self._wait_s(world, glue.look_again_s, moment.now_s),
+            again=glue.look_again_s is not None,
         )
+        self._quiet = self._quiet_from(key, tick, look, numbers)
+        return tick
+
+    def _quiet_from(self, key: tuple[object, ...], tick: Tick, look: Look, numbers: Numbers) -> Quiet | None:
+        """Until when the same look again would lead to nothing: a while, or the moment the window asks."""
+        unclear = tick.again or look.partial or self.write_error or self._lock is None
+        if unclear or not is_settled(tick.world, tick.ledger):
+            return None
+        now_s = tick.world.now_s
+        until_s = now_s + min(QUIET_S_MAX, window_wait_s(situation_of(tick.world, numbers, tick.ledger)))
+        return Quiet(key=key, until_s=until_s, tick=evolve(tick, decisions=()))
 
     def observe(
-        self, moment: Moment, numbers: Numbers, notices: tuple[Notice, ...], job: Job | None
-    ) -> tuple[Observation, float | None]:
-        """The world of this moment, and the seconds until something must be looked at again."""
-        # The volume's clock minus the steady axis; copies before glue, so that no copy seems older than its mark.
-        offset_s = self._offset_s + moment.wall_minus_steady_s
-        look = self._scanner.look(moment.now_s, offset_s)
-        glue = self._glue.look(moment, self._offset_s)
+        self,
+        moment: Moment,
+        numbers: Numbers,
+        look: Look,
+        glue: GlueLook,
+        notices: tuple[Notice, ...],
+        job: Job | None,
+    ) -> Observation:
+        """The world of this moment: what the looks showed, followed over time."""
         known_job = self._job_eye.look(glue.job, moment) if job is None else _merged(job, glue.job, moment)
         blind = look.blind or glue.blind or self.write_error
         if self._lock is None:
@@ -245,7 +267,7 @@ class Unit:
         heard_id = glue.seen_id
         if heard_id is not None and (self._heard is None or self._heard[0] != heard_id):
             self._heard = (heard_id, moment.now_s)
-        world = Observation(
+        return Observation(
             unit=self.paths.unit,
             now_s=moment.now_s,
             blind=blind,
@@ -264,7 +286,6 @@ class Unit:
             heard_id=self._heard[0] if self._heard else None,
             heard_s=self._heard[1] if self._heard else None,
         )
-        return world, glue.look_again_s
 
     def _wait_s(self, world: Observation, again_s: float | None, now_s: float) -> float:
         """Until the next poll, second look or placed write, whichever comes first."""
@@ -322,6 +343,7 @@ class Unit:
         """Lets go of the lock and the files without another word."""
         if self._lock is not None:
             self._glue.close()
+            self._quiet = None
             self._lock.release()
             self._lock = None
 

@@ -108,7 +108,8 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _footnotes(account: Receipt) -> list[str]:
     notes = []
-    asked = any(write.reason for write in account.writes)
+    answered = sum(bool(write.reason) for write in account.writes)
+    asked = answered > 0
     if account.refused:
         refusals = ", ".join(f"{count} {name}" for name, count in sorted(account.refused.items()))
         notes.append(f"refused   {refusals}")
@@ -117,6 +118,8 @@ def _footnotes(account: Receipt) -> list[str]:
     if account.asked and not asked:
         times = "once" if account.asked == 1 else f"{account.asked} times"
         notes.append(f"asked {times}, and no write came: does the job read state.json in this directory?")
+    elif account.asked > answered:
+        notes.append(f"{account.asked - answered} of {account.asked} requests got no write")
     if account.unserved:
         notes.append(f"unserved  {account.unserved} asked and not answered before the deadline")
     broken = [write for write in account.writes if write.status is not CopyStatus.SOUND]

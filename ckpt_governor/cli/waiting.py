@@ -13,8 +13,8 @@ from ckpt_governor.files import Paths, read_bounded
 
 ANSWERS = {
     "served": "a sound copy was written",
-    "missed": "the deadline passed before a sound copy was there",
-    "unfit": "no write fits before the deadline",
+    "missed": "no sound copy was there in time",
+    "unfit": "no write fits: the line of the governor says whether time or space is short",
 }
 """The words of an ack and what they mean."""
 POLL_S = 0.1

@@ -34,6 +34,7 @@ def test_a_deleted_control_directory_is_made_again(unit, govern, train):
     unit.drop("risk.preempt.again")
     governor.said("save", "risk.preempt")
     wait_until(lambda: unit.ack("risk.preempt.again") == "served", "the hook is not answered")
+    assert len(governor.lines("save")) == 1
 
 
 def test_a_link_in_its_place_is_not_followed(unit, govern):
@@ -63,7 +64,8 @@ def test_a_name_too_long_to_be_answered_keeps_no_other_answer_back(unit, govern,
     train("plain")
     unit.drop("risk.preempt." + "a" * 240)
     unit.drop("risk.request.z")
-    wait_until(lambda: unit.ack("risk.request.z") == "served", "the hook is not answered")
+    wait_until(lambda: unit.ack("risk.request.z"), "the hook is not answered")
+    assert unit.ack("risk.request.z") == "served"
 
 
 def test_a_flood_of_answered_notices_hides_no_termination(unit, govern, train):
@@ -73,7 +75,8 @@ def test_a_flood_of_answered_notices_hides_no_termination(unit, govern, train):
         unit.drop(f"risk.memory.{number}")
     governor.said("save", "risk.memory")
     unit.drop("risk.terminate.hook")
-    wait_until(lambda: unit.ack("risk.terminate.hook") == "served", "the hook is not answered", 60)
+    wait_until(lambda: unit.ack("risk.terminate.hook"), "the hook is not answered", 60)
+    assert unit.ack("risk.terminate.hook") == "served"
 
 
 def test_answers_that_a_damaged_ledger_names_are_written_nowhere_else(unit, govern):
