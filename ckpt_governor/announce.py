@@ -115,10 +115,9 @@ class Announcer:
             ledger.last,
             None if top is None else (top.serial, top.status, top.name),
             tuple(reading.value for reading in readings),
+            numbers,
         )
         asked = self._state_key is None or _visible_request(ledger) != self._visible
-        if key == self._state_key and not self._beat_is_due(moment.now_s) and not final:
-            return
         with_us_s = window_s(numbers, cost, ledger)
 
         def encoded(now_s: float) -> str:
@@ -132,7 +131,11 @@ class Announcer:
                 conditions=readings,
             )
 
-        self._encoded = encoded
+        self._encoded = (
+            encoded  # before the return: a beat tells what was known last, not what was written last
+        )
+        if key == self._state_key and not self._beat_is_due(moment.now_s) and not final:
+            return
         self._put_state(moment, alive=not final, durable=asked or final)
         self._state_key, self._visible = key, _visible_request(ledger)
 

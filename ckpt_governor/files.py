@@ -62,6 +62,11 @@ def kind_of(mode: int) -> str:
     return "no regular file"
 
 
+COARSE_S = 3.0
+"""Two writes of one size within a step of the volume's clock, up to 2 s, look alike: what may be written in place is
+read again until that has passed."""
+
+
 def read_bounded(path: str, bytes_max: int) -> bytes:
     """The whole content of a regular file. Never blocks on a FIFO and never follows a link.
 

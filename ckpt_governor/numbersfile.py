@@ -7,7 +7,7 @@ import os
 from attrs import evolve
 
 from ckpt_governor.facts import Trouble
-from ckpt_governor.files import TooLarge, read_bounded, words_of
+from ckpt_governor.files import COARSE_S, TooLarge, read_bounded, words_of
 from ckpt_governor.numbers import Numbers, override
 from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_numbers
 from ckpt_governor.settings import Settings
@@ -28,7 +28,6 @@ class NumbersFile:
 
     def load(self) -> None:
         """The first read. Raises RecordError or ValueError: then nothing starts."""
-        self._signature = self._look()
         self.numbers = self._with_flags(self._read())
 
     def refresh(self, now_s: float) -> None:
@@ -36,11 +35,10 @@ class NumbersFile:
         signature = self._look()
         if signature != self._signature:
             self._signature, self._signature_s = signature, now_s
-        elif self.trouble is None and self._signature_s == 0.0:
+        elif self.trouble is None and now_s - self._signature_s > COARSE_S:
             return
         try:
             self.numbers, self.trouble = self._with_flags(self._read()), None
-            self._signature_s = 0.0
         except ValueError as error:
             if now_s - self._signature_s >= SECOND_LOOK_S:
                 text = f"{error}; the last good numbers stay"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -100,3 +101,49 @@ def test_a_beat_that_cannot_be_written_ends_the_quiet(hands, monkeypatch):
     hands.pass_s(1)
     monkeypatch.undo()
     assert ("unknown", "blind") in hands.pass_s(1)
+
+
+@pytest.mark.parametrize("quiet_s", [1, 2, 3, 4, 20])
+def test_numbers_that_change_are_in_the_next_state_however_quiet_the_unit_is(hands, quiet_s):
+    numbers = hands.unit.paths.of("numbers.json")
+    with open(numbers, "w") as file:
+        file.write('{"v": 1, "no_us": "5m", "with_us": "2h"}')
+    hands.pass_s(quiet_s)
+    with open(numbers, "w") as file:
+        file.write('{"v": 1, "no_us": "6m", "with_us": "2h30m"}')
+    hands.pass_s(1)
+    assert (hands.state()["no_us_s"], hands.state()["with_us_s"]) == (360, 9000)
+    hands.pass_s(40)  # beats of the quiet unit tell the same
+    assert (hands.state()["no_us_s"], hands.state()["with_us_s"]) == (360, 9000)
+
+
+def rewrite_in_one_step_of_the_clock(path, text):
+    """In place, with the size and the time it had: how a write within one step of a coarse clock looks."""
+    found = os.stat(path)
+    with open(path, "w") as file:
+        file.write(text)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert os.stat(path).st_size == found.st_size
+
+
+@pytest.mark.parametrize("looks_between", [1, 2])
+def test_numbers_written_twice_within_one_step_of_the_volumes_clock_are_those_of_the_second(
+    hands, looks_between
+):
+    numbers = hands.unit.paths.of("numbers.json")
+    with open(numbers, "w") as file:
+        file.write('{"v": 1, "with_us": "2h"}')
+    hands.pass_s(looks_between)
+    rewrite_in_one_step_of_the_clock(numbers, '{"v": 1, "with_us": "3h"}')
+    hands.pass_s(1)
+    assert hands.state()["with_us_s"] == 10800
+
+
+def test_a_request_heard_within_one_step_of_the_volumes_clock_is_heard(hands):
+    seen = hands.glue / "seen"
+    seen.write_text('{"v": 1, "id": 7}')
+    hands.pass_s(1)
+    assert hands.unit.world.heard_id == 7
+    rewrite_in_one_step_of_the_clock(seen, '{"v": 1, "id": 8}')
+    hands.pass_s(1)
+    assert hands.unit.world.heard_id == 8

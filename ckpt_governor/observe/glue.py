@@ -9,7 +9,7 @@ from attrs import define, evolve, frozen
 
 from ckpt_governor.conditions import Condition, condition_named
 from ckpt_governor.facts import Ending, Moment, Notice, Trouble
-from ckpt_governor.files import NotRegular, TooLarge, kind_of, read_bounded, words_of
+from ckpt_governor.files import COARSE_S, NotRegular, TooLarge, kind_of, read_bounded, words_of
 from ckpt_governor.observe.clock import DeadlineClock
 from ckpt_governor.records import (
     FILE_BYTES_MAX,
@@ -175,7 +175,8 @@ class GlueReader:
         signature = (found.st_ino, found.st_size, found.st_mtime_ns)
         if signature != file.signature:
             file.signature, file.signature_s, file.read = signature, moment.now_s, False
-        if file.read or name == "ending":
+        settled = name not in _OWN_NAMES or moment.now_s - file.signature_s > COARSE_S
+        if (file.read and settled) or name == "ending":
             return None
         try:
             content = read_bounded(path, FILE_BYTES_MAX)
