@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -208,6 +209,13 @@ def _fill_closed_handles() -> None:
     os.close(handle)
 
 
+def _unknown(words: list[str]) -> str:
+    """What is wrong with words that are no option; a command without its -- is the likely mistake."""
+    if words[0].startswith("-"):
+        return f"unrecognized arguments: {' '.join(words)}"
+    return f"a command stands behind --: ckpt-governor run --dir DIR -- {shlex.join(words)}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit codes: 0 done, 1 unexpected, 2 wrong usage or settings, 3 blind, else the command's own."""
     _fill_closed_handles()
@@ -220,7 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warn("a command is wanted behind --, such as: ckpt-governor run --dir DIR -- python train.py")
             return EXIT_USAGE
     parser = make_parser()
-    given = parser.parse_args(given_all)
+    given, stray = parser.parse_known_args(given_all)
+    if stray:
+        parser.error(_unknown(stray))
     if given.command is None:
         parser.print_usage(sys.stderr)
         warn("say what to do: ckpt-governor run --dir DIR")

@@ -11,6 +11,8 @@ import pytest
 from process import jobs
 from process.harness import Governor, environment, json_lines, wait_until
 
+from ckpt_governor.cli.governor import main
+
 
 @pytest.fixture
 def wrap(unit, processes):
@@ -186,3 +188,11 @@ def test_a_touched_notice_is_heard_by_looks_that_are_far_apart(unit, train):
     for _ in range(3):
         once(unit)
     assert (unit.ack("risk.preempt"), len(job.events("copy")), unit.nothing_is_asked()) == ("served", 1, True)
+
+
+def test_a_command_without_its_dashes_is_told_where_they_go(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--dir", str(tmp_path), "python", "train.py", "--lr", "0.1"])
+    assert ended.value.code == 2
+    assert "ckpt-governor run --dir DIR -- python train.py --lr 0.1" in capsys.readouterr().err
+    assert not (tmp_path / ".ckpt-governor").exists()
