@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ckpt_governor.settings import Settings
 from ckpt_governor.unit import Unit
 
 WHOLE = torch_zip()
+CONTROL = ".ckpt-governor"
 SHOWN = ("no_us_s", "with_us_s", "last_id", "conditions")
 
 
@@ -83,13 +85,32 @@ class Twins:
         for side in self.sides:
             (side.folder / name).unlink(missing_ok=True)
 
-    def pass_s(self, seconds: float) -> None:
-        """So long, a look each second; both say the same at every one."""
+    def pass_s(self, seconds: float) -> Iterator[tuple[object, object]]:
+        """So long, a look each second: what the resting one said, and what the other one said."""
         end_s = self.now_s + seconds
         while self.now_s < end_s:
             self.now_s += 1.0
             awake, resting = (side.tick(self.monkeypatch) for side in self.sides)
-            assert resting == awake, f"at {self.now_s} s"
+            yield resting, awake
+
+    def happens(self, kind: str, name: str, more: int | str | None) -> None:
+        """One thing, to both."""
+        if kind == "copy":
+            self.write(name, WHOLE[: len(WHOLE) * more // 8])
+        elif kind == "delete":
+            self.remove(name)
+        elif kind == "drop":
+            text = b"" if more is None else json.dumps({"v": 1, "in": more}).encode()
+            self.write(f"{CONTROL}/glue/{name}", text)
+        elif kind == "take":
+            self.remove(f"{CONTROL}/glue/{name}")
+        elif kind == "numbers":
+            text = json.dumps({"v": 1, "with_us": name, "no_us": more}).encode()
+            self.write(f"{CONTROL}/numbers.json", text)
+        elif kind == "ending":
+            self.write(f"{CONTROL}/glue/ending", b"")
+        else:
+            self.write(f"{CONTROL}/glue/job.json", json.dumps({"v": 1, "duration": name}).encode())
 
     def close(self) -> None:
         for side in self.sides:
@@ -101,7 +122,6 @@ NOTICES = st.sampled_from(
     ["risk.preempt", "risk.terminate.a", "risk.request", "risk.maintenance.b", "nothing"]
 )
 DURATIONS = st.sampled_from(["none", "7s", "20s", "auto"])
-CONTROL = ".ckpt-governor"
 ACTIONS = st.one_of(
     st.tuples(st.just("copy"), NAMES, st.integers(1, 8)),
     st.tuples(st.just("delete"), NAMES, st.just(0)),
@@ -119,23 +139,9 @@ def test_resting_changes_nothing_that_is_said(tmp_path_factory, history):
     with pytest.MonkeyPatch.context() as monkeypatch:
         twins = Twins(tmp_path_factory.mktemp("twins"), monkeypatch)
         try:
-            for (kind, name, more), seconds in history:
-                if kind == "copy":
-                    twins.write(name, WHOLE[: len(WHOLE) * more // 8])
-                elif kind == "delete":
-                    twins.remove(name)
-                elif kind == "drop":
-                    text = b"" if more is None else json.dumps({"v": 1, "in": more}).encode()
-                    twins.write(f"{CONTROL}/glue/{name}", text)
-                elif kind == "take":
-                    twins.remove(f"{CONTROL}/glue/{name}")
-                elif kind == "numbers":
-                    text = json.dumps({"v": 1, "with_us": name, "no_us": more}).encode()
-                    twins.write(f"{CONTROL}/numbers.json", text)
-                elif kind == "ending":
-                    twins.write(f"{CONTROL}/glue/ending", b"")
-                else:
-                    twins.write(f"{CONTROL}/glue/job.json", json.dumps({"v": 1, "duration": name}).encode())
-                twins.pass_s(seconds)
+            for happening, seconds in history:
+                twins.happens(*happening)
+                for resting, awake in twins.pass_s(seconds):
+                    assert resting == awake, f"at {twins.now_s} s"
         finally:
             twins.close()
