@@ -40,7 +40,7 @@ def check(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The suite, without what needs a framework or minutes; arguments after -- go to pytest."""
     install(session, "test")
-    session.run("pytest", "-m", "not torch and not jax and not experiment", *session.posargs)
+    session.run("pytest", "-m", "not torch and not jax and not library and not experiment", *session.posargs)
 
 
 @nox.session(python=[FRAMEWORKS_PYTHON])  # a list, so that each Python has an environment of its own
@@ -50,6 +50,14 @@ def frameworks(session: nox.Session) -> None:
     session.env["JAX_PLATFORMS"] = "cpu"
     for framework in ("torch", "jax"):  # one run each, so that an empty one fails
         session.run("pytest", "-m", framework, *session.posargs)
+
+
+@nox.session(python=[FRAMEWORKS_PYTHON])
+def formats(session: nox.Session) -> None:
+    """The tests that write checkpoints with the real libraries: transformers, lightning, orbax, tensorflow, h5py."""
+    install(session, "formats")
+    session.env.update(JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1")
+    session.run("pytest", "-m", "library", *session.posargs)
 
 
 @nox.session

@@ -27,6 +27,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for framework in FRAMEWORKS:
         if item.get_closest_marker(framework) and importlib.util.find_spec(framework) is None:
             pytest.skip(f"{framework}: not installed here, `nox -s frameworks` has it")
+    library = item.get_closest_marker("library")
+    if library is not None and importlib.util.find_spec(library.args[0]) is None:
+        pytest.skip(f"library: {library.args[0]} is not installed here, `nox -s formats` has it")
     if item.get_closest_marker("needs_root") and os.geteuid() != 0:
         pytest.skip("needs_root: only root may mount a file system")
 
