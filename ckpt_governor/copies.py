@@ -354,14 +354,14 @@ def _status(
     dead = quiet or copy.status is CopyStatus.BROKEN
     if copy.temporary:
         return (CopyStatus.UNKNOWN, LEFTOVER) if dead else (CopyStatus.WRITING, TEMPORARY)
-    if sighting.structure is Structure.COMPLETE:
+    if sighting.structure is Structure.COMPLETE and not sighting.lacks:
         return CopyStatus.SOUND, sighting.why
     if sighting.structure is Structure.UNREADABLE:
         return CopyStatus.UNKNOWN, sighting.why
     if copy.why in _DELETIONS:
         return (CopyStatus.UNKNOWN, HALF_DELETED) if dead else (CopyStatus.WRITING, BEING_DELETED)
     incomplete = sighting.structure is Structure.INCOMPLETE
-    missing = sighting.why if incomplete else _too_small(copy, elders)
+    missing = sighting.why if incomplete else sighting.lacks or _too_small(copy, elders)
     if incomplete or missing:
         return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing
     if moment.first:

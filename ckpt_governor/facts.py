@@ -76,6 +76,8 @@ class Sighting:
     """It still carries a temporary name: a part of a write, not a copy yet."""
     also: tuple[str, ...] = ()
     """Other names of the same inode, such as ``last.ckpt``."""
+    lacks: str = ""
+    """What all former copies of its kind had and this one has not, in one clause; empty when nothing."""
 
 
 @frozen(kw_only=True)

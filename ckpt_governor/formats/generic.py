@@ -83,6 +83,7 @@ class GenericFolder(Format):
     """A folder that is one copy by its name or its manifest; other folders are looked into."""
 
     word = "folder"
+    misses_by_elders = True
 
     def watches_beside(self, name: str) -> tuple[str, ...]:
         return (done_name(name),)

@@ -85,6 +85,8 @@ class Format:
 
     word: str
     """Its name in every line, file and table."""
+    misses_by_elders: bool = False
+    """Nothing in a copy tells all the files that belong to it: what its elders all had is missed in it, too."""
     stages_beside: bool = False
     """At its peak a write holds the bytes of two new copies on the volume. A temporary that is renamed into place
     is one copy, also when it replaces an old one: the old one's bytes are not free space to begin with."""

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from ckpt_governor.facts import Sighting, Structure
 from ckpt_governor.formats.naming import is_temporary, step_of
 from ckpt_governor.formats.reading import words
+from ckpt_governor.observe.elders import lacks
 from ckpt_governor.observe.kept import MEMBERS_MAX, Kept, join, judge, mtime_ns, restless, see
 from ckpt_governor.observe.links import Dangling, resolve
 from ckpt_governor.observe.places import Places
@@ -204,9 +205,17 @@ class CopyScanner:
                     break
             else:
                 restless(kept, now_s, offset_s)
+            self._compare(kept)
         except FileNotFoundError:
             self._places.drop(kept)
             return
+
+    def _compare(self, kept: Kept) -> None:
+        """With the copies before it: what they all had is missed in it."""
+        place = self._places.all.get(kept.folder)
+        kept.lacks = lacks(kept, place.folders.values() if place is not None else ())
+        if kept.shown is not None and kept.shown.lacks != kept.lacks:
+            kept.shown = evolve(kept.shown, lacks=kept.lacks)
 
     def _choose_shown(self, now_s: float) -> None:
         """The newest copies and temporaries; a copy that is not shown any more stays so until it changes."""

@@ -38,6 +38,7 @@ class Kept:
         "former",
         "group",
         "judged",
+        "lacks",
         "likely",
         "mark",
         "members",
@@ -69,6 +70,8 @@ class Kept:
         """The times of the marks beside it."""
         self.error = ""
         self.judged: Judgement | None = None
+        self.lacks = ""
+        """What its elders had and it has not."""
         self.former: dict[str, tuple[Member, Judgement | None]] = {}
         """Members of a folder or group as they were when each was judged by itself."""
         self.sniffed = (0, 0)
@@ -308,6 +311,7 @@ def _sighting(kept: Kept, volume_offset_s: float) -> Sighting | None:
         inode=_identity(kept),
         written_s=max((member.mtime_ns for member in counted), default=0) / 1e9 - volume_offset_s,
         temporary=kept.temporary,
+        lacks=kept.lacks,
     )
 
 

@@ -1,0 +1,69 @@
+"""What the elders of a copy all had and it has not: of some formats a lost file cannot be told from the copy alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats.generic import MARKERS
+from ckpt_governor.formats.naming import is_temporary
+from ckpt_governor.observe.kept import Kept
+
+ELDERS_MAX = 3
+PARTS_MAX = 4096
+"""Of a copy with more files nothing is missed: their names are made by a rule that its format knows."""
+
+_NUMBER = re.compile("[0-9]+|[0-9a-f]{8,}")
+
+
+def kind_of(name: str) -> str:
+    """What names of one kind have in common: all but their numbers."""
+    return _NUMBER.sub("#", name)
+
+
+def lacks(kept: Kept, others: Iterable[Kept]) -> str:
+    """In one clause, what all its last elders of its kind had; empty when nothing.
+
+    What the copy right before it lacked as well is missed no more: whoever saves has changed what is saved.
+    """
+    if kept.format is None or not kept.format.misses_by_elders or kept.mark is None:
+        return ""
+    elders = _elders(kept, others)
+    full = [elder for elder in elders if not elder.lacks][-ELDERS_MAX:]
+    if not full:
+        return ""
+    wanted = set.intersection(*(_parts(elder) for elder in (*full, elders[-1])))
+    missing = wanted - _parts(kept)
+    if not missing or len(kept.members) > PARTS_MAX:
+        return ""
+    part = min(missing)
+    name = next(member.name for member in full[-1].members if kind_of(member.name) == part)
+    return f"{name} is missing, which {full[-1].name} has"
+
+
+def _elders(kept: Kept, others: Iterable[Kept]) -> list[Kept]:
+    """The whole copies of its kind that came before it, oldest first."""
+    kind = kind_of(kept.name)
+    alike = [
+        other
+        for other in others
+        if _is_whole(other)
+        and other.format is kept.format
+        and other.order < kept.order
+        and not other.temporary
+        and kind_of(other.name) == kind
+    ]
+    return sorted(alike, key=lambda other: other.order)
+
+
+def _is_whole(kept: Kept) -> bool:
+    return kept.judged is not None and kept.judged.structure in (Structure.COMPLETE, Structure.SHAPELESS)
+
+
+def _parts(kept: Kept) -> set[str]:
+    """The kinds of its files."""
+    if len(kept.members) > PARTS_MAX:
+        return set()
+    names = (member.name for member in kept.members if member.name not in MARKERS)
+    return {kind_of(name) for name in names if not is_temporary(name)}

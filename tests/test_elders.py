@@ -1,0 +1,141 @@
+"""A file that all former copies of a kind had is missed in a new one, until two in a row are without it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from formats.making import safetensors, torch_zip
+
+from ckpt_governor.copies import Settle, follow
+from ckpt_governor.facts import CopyStatus
+from ckpt_governor.observe.copies import CopyScanner
+
+NOW_S = 2_000_000_000.0
+WEIGHTS = safetensors((1 << 20,))  # most of the bytes, so that no copy is odd for its size alone
+SETTLE = Settle(broken_s=30.0, sound_s=10.0)
+FULL = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth")
+SOUND, WRITING, BROKEN = CopyStatus.SOUND, CopyStatus.WRITING, CopyStatus.BROKEN
+
+
+class Watched:
+    """A unit that is looked at whenever something was done to it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.begin()
+
+    def begin(self):
+        """A governor that knows nothing of before."""
+        self.scanner, self.now_s, self.look_s, self.copies = CopyScanner(str(self.path)), NOW_S, None, ()
+
+    def save(self, step, names=FULL):
+        folder = self.path / f"checkpoint-{step}"
+        folder.mkdir(exist_ok=True)
+        for name in names:
+            (folder / name).write_bytes(WEIGHTS if name.endswith(".safetensors") else torch_zip())
+        self.pass_s(1)
+
+    def pass_s(self, seconds):
+        """A look each second; returns what is known of each copy."""
+        for _ in range(seconds):
+            self.now_s += 1.0
+            look = self.scanner.look(self.now_s, 0.0)
+            self.copies = follow(
+                self.copies,
+                look.sightings,
+                now_s=self.now_s,
+                former_look_s=self.look_s,
+                asked_s=None,
+                settle=SETTLE,
+            )
+            self.look_s = self.now_s
+        return {copy.name: (copy.status, copy.why) for copy in self.copies}
+
+
+@pytest.fixture
+def unit(tmp_path):
+    return Watched(tmp_path)
+
+
+def without(*names):
+    return tuple(name for name in FULL if name not in names)
+
+
+@pytest.mark.parametrize("lost", ["optimizer.pt", "scheduler.pt", "model.safetensors"])
+def test_a_file_that_the_former_copies_had_is_missed(unit, lost):
+    unit.save(100)
+    unit.save(200)
+    unit.save(300, without(lost))
+    assert unit.pass_s(1)["checkpoint-300"] == (WRITING, f"{lost} is missing, which checkpoint-200 has")
+    assert unit.pass_s(31)["checkpoint-300"] == (BROKEN, f"{lost} is missing, which checkpoint-200 has")
+
+
+def test_it_is_missed_at_the_first_look_as_well(unit):
+    unit.save(100)
+    unit.save(200, without("optimizer.pt"))
+    unit.begin()
+    assert unit.pass_s(32)["checkpoint-200"] == (BROKEN, "optimizer.pt is missing, which checkpoint-100 has")
+
+
+def test_a_copy_that_gets_it_late_is_sound(unit):
+    unit.save(100)
+    unit.save(200, without("optimizer.pt"))
+    assert unit.pass_s(31)["checkpoint-200"][0] is BROKEN
+    unit.save(200, ("optimizer.pt",))
+    assert unit.pass_s(11)["checkpoint-200"] == (SOUND, "")
+
+
+def test_twice_in_a_row_without_it_is_the_new_normal(unit):
+    unit.save(100)
+    unit.save(200, without("optimizer.pt"))
+    unit.save(300, without("optimizer.pt"))
+    unit.save(400, without("optimizer.pt"))
+    states = unit.pass_s(31)
+    assert [states[f"checkpoint-{step}"][0] for step in (200, 300, 400)] == [BROKEN, SOUND, SOUND]
+
+
+def test_fewer_ranks_are_no_loss(unit):
+    unit.save(100)
+    unit.save(200, without("rng_state_1.pth"))
+    assert unit.pass_s(31)["checkpoint-200"] == (SOUND, "")
+
+
+def test_what_only_some_elders_had_is_not_missed(unit):
+    unit.save(100)
+    unit.save(200, (*FULL, "extra.bin"))
+    unit.save(300)
+    assert unit.pass_s(31)["checkpoint-300"] == (SOUND, "")
+
+
+def test_another_kind_of_copy_is_not_compared(unit):
+    unit.save(100)
+    (unit.path / "best-checkpoint-100").mkdir()
+    (unit.path / "best-checkpoint-100" / "model.safetensors").write_bytes(safetensors())
+    assert unit.pass_s(31)["best-checkpoint-100"] == (SOUND, "")
+
+
+def test_the_first_copy_is_compared_with_nothing(unit):
+    unit.save(100, without("optimizer.pt"))
+    assert unit.pass_s(31)["checkpoint-100"] == (SOUND, "")
+
+
+def test_a_sound_copy_stays_so_when_the_one_between_is_removed(unit):
+    unit.save(100)
+    unit.save(200, without("optimizer.pt"))
+    unit.save(300, without("optimizer.pt"))
+    assert unit.pass_s(31)["checkpoint-300"][0] is SOUND
+    shutil.rmtree(unit.path / "checkpoint-200")
+    unit.scanner = CopyScanner(str(unit.path))  # a new process that goes on from the ledger
+    assert unit.pass_s(61)["checkpoint-300"] == (SOUND, "")
+
+
+def test_an_elder_that_is_being_deleted_makes_no_younger_one_broken(unit):
+    unit.save(100)
+    unit.save(200)
+    for name in FULL:
+        (unit.path / "checkpoint-100" / name).unlink()
+        unit.pass_s(1)
+    unit.save(300)
+    states = unit.pass_s(31)
+    assert [states[f"checkpoint-{step}"][0] for step in (200, 300)] == [SOUND, SOUND]
