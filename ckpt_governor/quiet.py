@@ -40,6 +40,7 @@ def seen_key(
     return (
         tuple((one.name, one.fingerprint, one.structure, one.inode, one.also) for one in look.sightings),
         look.dangling,
+        look.pointers,
         look.copy_count,
         tuple(_notice_key(notice) for notice in (*notices, *glue.notices)),
         glue.ending.identity if glue.ending is not None else "",

@@ -31,6 +31,7 @@ PURE = {
     "memory",
     "numbers",
     "placement",
+    "pointers",
     "prices",
     "receipt",
     "records",
