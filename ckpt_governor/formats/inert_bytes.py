@@ -31,7 +31,7 @@ class Damaged(Failure):
     """There is something that no pickle has."""
 
     def __init__(self, at: int) -> None:
-        super().__init__(f"its bytes are damaged at {at}")
+        super().__init__(f"it is damaged before byte {at}")
 
 
 class TooBig(Failure):
