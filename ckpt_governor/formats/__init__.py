@@ -9,16 +9,38 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ckpt_governor.formats.generic import GenericFile, GenericFolder, Shards
+from ckpt_governor.formats.gguf import Gguf
+from ckpt_governor.formats.hdf5 import Hdf5
+from ckpt_governor.formats.huggingface import HuggingFaceModel, HuggingFaceTrainer
 from ckpt_governor.formats.interface import Format
+from ckpt_governor.formats.msgpack_file import MsgpackFile
+from ckpt_governor.formats.npy import Npy
+from ckpt_governor.formats.orbax import Orbax
+from ckpt_governor.formats.pickle_file import PickleFile
 from ckpt_governor.formats.safetensors import Safetensors
+from ckpt_governor.formats.tar_archive import TarArchive
+from ckpt_governor.formats.tensorflow_bundle import SavedModel, TensorFlowBundle
+from ckpt_governor.formats.torch_legacy import TorchLegacy
 from ckpt_governor.formats.torch_zip import TorchZip
 from ckpt_governor.formats.zip_archive import ZipArchive
 
 FORMATS: tuple[Format, ...] = (
     TorchZip(),
+    TorchLegacy(),
     Safetensors(),
+    Orbax(),
+    TensorFlowBundle(),
+    SavedModel(),
+    HuggingFaceTrainer(),
+    HuggingFaceModel(),
     Shards(),
     ZipArchive(),
+    Gguf(),
+    Hdf5(),
+    Npy(),
+    TarArchive(),
+    MsgpackFile(),
+    PickleFile(),
     GenericFile(),
     GenericFolder(),
 )
