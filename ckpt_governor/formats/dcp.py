@@ -1,0 +1,317 @@
+"""torch.distributed.checkpoint, which FSDP, Lightning, Megatron and others save with: shards, and then ``.metadata``.
+
+A shard grows at its final name and is exactly as long as its last item reaches; then the index is written beside and
+renamed. Who saves into the same folder again keeps the old index over the new shards until then, and as a model has
+the same sizes at every step, they tell only while a shard is still short. What tells afterwards is the time:
+
+- Shards that are younger than the index with which they once were seen whole: strong, somebody writes over them.
+- Shards that are younger at first sight: a write, or ``cp -r`` and downloads, which give new times in any order. So it
+  counts only when so much time lies between that nobody copies this slowly, and when ``ctime`` says that the time was
+  not set by hand, as rsync, tar and object stores do. Otherwise nothing is claimed: it has no shape.
+- Equal times, or times that differ by what clocks of two nodes do: nothing.
+
+An index that somebody touches, or replaces by one of the same bytes, is another index, of which nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats.dcp_index import Index, Indexes, Item, Key, Open, items
+from ckpt_governor.formats.inert import Cut, Damaged, Failure
+from ckpt_governor.formats.interface import (
+    COMPLETE,
+    NO_CHECKSUMS,
+    Damage,
+    Files,
+    Format,
+    Judgement,
+    Member,
+    Piece,
+    Plan,
+)
+from ckpt_governor.formats.naming import is_log, is_temporary, numbered_word
+from ckpt_governor.formats.parts import incomplete, judge_absent, unchecked
+from ckpt_governor.formats.zip_records import LOCAL, plan_archive
+
+INDEX = ".metadata"
+SHARD_SUFFIX = ".distcp"
+_INDEX = re.compile(r"(?:__[0-9]{1,9})?\.metadata", re.ASCII)
+_RANK = re.compile(r"__([0-9]{1,9})_[0-9]{1,9}\.distcp", re.ASCII)
+_LOOSE = "__*.distcp"
+"""The name of a copy that lies in the unit itself, beside other things."""
+_LIGHTNING = re.compile(r"(?:.*[-_])?(?:epoch|step)=[0-9]+.*\.ckpt", re.ASCII | re.DOTALL)
+_LIGHTNING_STATE = "meta.pt"
+_CLOCKS_NS = 2_000_000_000
+_COPY_PAUSE_NS = 60_000_000_000
+_COPY_NS_PER_BYTE = 100
+"""Ten megabytes a second: nobody copies a checkpoint more slowly."""
+_ENDS_READ_MAX = 128
+_OTHERS_MAX = 4096
+_END = b"PK\5\6"
+_END_BYTES = 22
+
+_INDEXES = Indexes()
+
+
+class Dcp(Format):
+    """The index is what makes a copy; ranks that held nothing of their own have written nothing, or empty files."""
+
+    word = "dcp"
+    misses_by_elders = True
+
+    def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
+        if any(inner.endswith(SHARD_SUFFIX) for inner in files):
+            return True
+        return INDEX in files and not folders and numbered_word(name)
+
+    def group_of(self, name: str) -> str | None:
+        return _LOOSE if _RANK.fullmatch(name) else None
+
+    def watches_beside(self, name: str) -> tuple[str, ...]:
+        return (INDEX, f"{INDEX}.tmp") if name == _LOOSE else ()
+
+    def judge(self, files: Files) -> Judgement:
+        judgement = judge_shards(files)
+        if judgement.structure not in (Structure.COMPLETE, Structure.SHAPELESS):
+            return judgement
+        others = _judge_others(files)
+        if others is not None:
+            return others
+        if _LIGHTNING.fullmatch(files.name) and all(m.name != _LIGHTNING_STATE for m in files.members):
+            return incomplete(f"its {_LIGHTNING_STATE} is not there yet")
+        return judgement
+
+    def plan(self, files: Files) -> Plan:
+        plans = [_plan_shards(files, source) for source in _sources(files)]
+        plans += [files.plan_member(member) for member in _others(files)]
+        pieces = tuple(piece for plan in plans for piece in plan.pieces)
+        why = next((plan.why for plan in plans if plan.why and plan is not NO_CHECKSUMS), "")
+        return Plan(pieces, why) if pieces or why else NO_CHECKSUMS
+
+
+class _Source(NamedTuple):
+    """One index, wherever it lies."""
+
+    name: str
+    key: Key
+    mtime_ns: int
+    open: Open
+
+
+def judge_shards(files: Files) -> Judgement:
+    """By the index and the sizes of what it names alone; other files in the folder are not looked at."""
+    sources = _sources(files)
+    if not sources:
+        return incomplete(f"its {INDEX} is not there yet")
+    renewed = _being_replaced(files, sources)
+    if renewed:
+        return incomplete(f"its {renewed} is being replaced")
+    there = {member.name: member for member in files.members}
+    doubt = COMPLETE
+    for source in sources:
+        try:
+            index = _INDEXES.get(source.key, source.open)
+        except (Cut, Damaged) as failure:
+            return incomplete(f"{source.name} is {'cut' if isinstance(failure, Cut) else 'damaged'}")
+        except Failure as failure:
+            doubt = unchecked(f"{source.name}: {failure}")
+            continue
+        judgement = _judge_index(files, there, source, index)
+        if judgement.structure is Structure.INCOMPLETE:
+            return judgement
+        doubt = judgement if judgement is not COMPLETE else doubt
+    return _judge_ranks(files, sources) or doubt
+
+
+def _sources(files: Files) -> list[_Source]:
+    """The index of the whole copy; or one of each rank, where the ranks save without each other."""
+    if files.name == _LOOSE:
+        found = [_beside(files, INDEX)] if INDEX in files.beside else []
+    else:
+        found = [
+            _Source(
+                member.name,
+                (member.device, member.inode, member.bytes, member.mtime_ns),
+                member.mtime_ns,
+                lambda name=member.name: files.open(name),  # type: ignore[misc]
+            )
+            for member in files.members
+            if _INDEX.fullmatch(member.name)
+        ]
+    whole = next((source for source in found if source.name == INDEX), None)
+    if whole is not None and all(source.mtime_ns <= whole.mtime_ns for source in found):
+        return [whole]
+    return [source for source in found if source is not whole]
+
+
+def _beside(files: Files, name: str) -> _Source:
+    with files.open_beside(name) as file:
+        size = file.size
+    mtime_ns = files.mtime_ns_beside(name) or 0
+    first = files.members[0] if files.members else None
+    key = (first and (first.device, first.inode), name, size, mtime_ns)
+    return _Source(name, key, mtime_ns, lambda: files.open_beside(name))
+
+
+def _being_replaced(files: Files, sources: list[_Source]) -> str:
+    """The name of an index of which a new one is already written beside it; empty when there is none."""
+    for source in sources:
+        beside = f"{source.name}.tmp"
+        if files.name == _LOOSE:
+            mtime_ns = files.mtime_ns_beside(beside) if beside in files.beside else None
+        else:
+            mtime_ns = next((member.mtime_ns for member in files.members if member.name == beside), None)
+        if mtime_ns is not None and mtime_ns >= source.mtime_ns:
+            return source.name
+    return ""
+
+
+def _judge_index(files: Files, there: dict[str, Member], source: _Source, index: Index) -> Judgement:
+    listed: list[Member] = []
+    longer: list[Member] = []
+    for name, shard in index.shards.items():
+        member = there.get(name)
+        if member is None:
+            return judge_absent(files, name)
+        if member.bytes < shard.bytes:
+            return incomplete(f"{name}: {shard.bytes - member.bytes} of {shard.bytes} bytes are missing")
+        (longer if member.bytes > shard.bytes else listed).append(member)
+    doubt = COMPLETE
+    for member in longer:
+        judgement = _judge_longer(files, member, source, index)
+        if judgement.structure is Structure.INCOMPLETE:
+            return judgement
+        doubt = judgement if judgement is not COMPLETE else doubt
+    judgement = _judge_times(files, source, index, listed + longer)
+    if judgement.structure is Structure.INCOMPLETE:
+        return judgement
+    ends = _judge_ends(files, index, listed)
+    return next((one for one in (ends, doubt, judgement) if one is not COMPLETE), COMPLETE)
+
+
+def _judge_longer(files: Files, member: Member, source: _Source, index: Index) -> Judgement:
+    """It holds more than its index tells: another format inside, something new, or what a tool has dropped."""
+    judgement = files.judge_member(member)
+    if judgement is not None and judgement.structure is not Structure.SHAPELESS:
+        return judgement if not judgement.why else judgement._replace(why=f"{member.name}: {judgement.why}")
+    more = member.bytes - index.shards[member.name].bytes
+    if member.mtime_ns > source.mtime_ns and _written_here(member):
+        return incomplete(f"{member.name} is being written over: {more} bytes more than {source.name} tells")
+    return unchecked(f"{member.name} has {more} bytes more than {source.name} tells")
+
+
+def _judge_times(files: Files, source: _Source, index: Index, listed: list[Member]) -> Judgement:
+    """Whether a shard is of a later write than the index; see the head of this module."""
+    latest_ns = max((member.mtime_ns for member in listed), default=source.mtime_ns)
+    if index.whole_ns is not None:
+        whole_ns = index.whole_ns
+        for member in files.members:
+            if (
+                member.mtime_ns > whole_ns
+                and member.name.endswith(SHARD_SUFFIX)
+                and _is_of(source, member.name)
+            ):
+                return incomplete(f"it is being written over: {member.name} is newer than its {source.name}")
+        return COMPLETE
+    newer = [
+        member
+        for member in listed
+        if member.mtime_ns > source.mtime_ns + _CLOCKS_NS and _written_here(member)
+    ]
+    if not newer:
+        index.whole_ns = max(latest_ns, source.mtime_ns)
+        return COMPLETE
+    first = min(newer, key=lambda member: member.mtime_ns)
+    pause_ns = first.mtime_ns - source.mtime_ns
+    if pause_ns > _COPY_PAUSE_NS + _COPY_NS_PER_BYTE * sum(member.bytes for member in listed):
+        seconds = pause_ns // 1_000_000_000
+        return incomplete(
+            f"it is being written over: {first.name} is {seconds} s newer than its {source.name}"
+        )
+    return unchecked(f"{first.name} is newer than its {source.name}")
+
+
+def _written_here(member: Member) -> bool:
+    """Whether nobody has set its time by hand."""
+    return abs(member.ctime_ns - member.mtime_ns) <= _CLOCKS_NS
+
+
+def _is_of(source: _Source, shard: str) -> bool:
+    """Whether a shard can belong to this index: where each rank has one of its own, only its own shards."""
+    rank = _RANK.fullmatch(shard)
+    return source.name == INDEX or rank is None or source.name == f"__{rank[1]}{INDEX}"
+
+
+def _judge_ends(files: Files, index: Index, listed: list[Member]) -> Judgement:
+    """A shard of full size whose last item is an archive without an end: its tail was never written."""
+    step = -(-len(listed) // _ENDS_READ_MAX) or 1
+    for member in listed[::step]:
+        shard = index.shards[member.name]
+        if index.ended.get(member.name) == member or shard.bytes - shard.last_at < _END_BYTES:
+            continue
+        with files.open(member.name) as file:
+            begin = file.read_at(shard.last_at, len(LOCAL))
+            if begin == LOCAL and file.read_at(shard.bytes - _END_BYTES, len(_END)) != _END:
+                return incomplete(f"{member.name}: its last item has no end record")
+        index.ended[member.name] = member
+    return COMPLETE
+
+
+def _judge_ranks(files: Files, sources: list[_Source]) -> Judgement | None:
+    """Where each rank has an index of its own: a rank that has shards and no index is still being written."""
+    names = {source.name for source in sources}
+    if INDEX in names:
+        return None
+    for member in files.members:
+        rank = _RANK.fullmatch(member.name)
+        if rank is not None and f"__{rank[1]}{INDEX}" not in names:
+            return incomplete(f"__{rank[1]}{INDEX} is not there yet")
+    return None
+
+
+def _others(files: Files) -> Iterator[Member]:
+    """Members that the index does not know: states of a framework, configurations."""
+    others = (
+        member
+        for member in files.members
+        if not member.name.endswith((SHARD_SUFFIX, INDEX))
+        and not is_log(member.name)
+        and not is_temporary(member.name)
+    )
+    return islice(others, _OTHERS_MAX)
+
+
+def _judge_others(files: Files) -> Judgement | None:
+    """What is wrong with the first bad one of them; None when nothing is."""
+    for member in _others(files):
+        judgement = files.judge_member(member)
+        if judgement is not None and judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
+            return judgement._replace(why=f"{member.name}: {judgement.why}")
+    return None
+
+
+def _plan_shards(files: Files, source: _Source) -> Plan:
+    """Every item that is an archive: its records have checksums."""
+    by_shard: dict[str, list[Item]] = {}
+    try:
+        with source.open() as file:
+            for item in items(file):
+                by_shard.setdefault(item.shard, []).append(item)
+    except (Cut, Damaged) as failure:
+        raise Damage(f"{source.name}: {failure}") from None
+    except Failure as failure:
+        return Plan((), f"{source.name}: {failure}")
+    pieces: list[Piece] = []
+    for shard, stored in by_shard.items():
+        with files.open(shard) as file:
+            for item in stored:
+                if file.read_at(item.offset, len(LOCAL)) == LOCAL:
+                    plan = plan_archive(file, shard, item.offset, item.length)
+                    what = f"{shard}: {item.name}" if item.name else shard
+                    pieces += [piece._replace(what=what) for piece in plan.pieces]
+    return Plan(tuple(pieces))
