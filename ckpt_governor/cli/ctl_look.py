@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ckpt_governor.cli.deep import DeepLook, look_deeply, names_asked_for
 from ckpt_governor.cli.look import View, age_text, complain_of, look_at_unit
 from ckpt_governor.cli.table import print_table
 from ckpt_governor.cli.view import (
     EXIT_BAD,
     EXIT_BLIND,
     EXIT_DONE,
+    EXIT_USAGE,
     VERSION,
     Commands,
+    Failure,
     add_command,
     add_json,
     add_unit,
@@ -47,11 +50,20 @@ def add_copies(commands: Commands) -> None:
         "copies",
         "Shows every copy: sound, writing, broken or unknown, and why; leftovers of dead writes and links that name"
         " nothing. Needs no governor: a copy that none has followed is judged by its structure, and as broken when it"
-        " is incomplete and was quiet for longer than a write may be. Exit 1 when the newest copy is broken.",
+        " is incomplete and was quiet for longer than a write may be. With --deep every byte that has a checksum is"
+        " read, too. Exit 1 when the newest copy is broken.",
         "ckptctl copies /ckpt",
         "ckptctl copies /ckpt --json",
+        "ckptctl copies /ckpt --deep",
+        "ckptctl copies /ckpt step-1200.pt --deep",
     )
     add_unit(parser)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="with --deep: read only these copies")
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="check every checksum: those of the format, and of a manifest.json",
+    )
     add_json(parser)
 
 
@@ -102,11 +114,16 @@ def _left(reading: Reading, view: View) -> str:
 
 def copies(given: argparse.Namespace) -> int:
     """Shows every copy; exit 1 when the newest is broken."""
-    view = look_at_unit(unit_of(given), links=True)
+    if given.names and not given.deep:
+        raise Failure("names of copies are for --deep; without it all are shown", EXIT_USAGE)
+    view, deep = look_at_unit(unit_of(given), links=True), None
+    if given.deep and not view.world.blind:
+        deep = look_deeply(view, names_asked_for(given.names, view))
+        view = deep.told(view)
     if given.json:
-        print_json(_copies_record(view))
+        print_json(_copies_record(view, deep))
     else:
-        _print_copies(view)
+        _print_copies(view, deep)
     hidden = view.world.copy_count - len(view.ledger.copies)
     if hidden > 0:
         complain(f"only the newest {len(view.copies)} are shown; {hidden} older ones are there, too")
@@ -117,9 +134,9 @@ def copies(given: argparse.Namespace) -> int:
     return EXIT_BAD if broken and code == EXIT_DONE else code
 
 
-def _copies_record(view: View) -> dict[str, Any]:
+def _copies_record(view: View, deep: DeepLook | None) -> dict[str, Any]:
     top = newest_sound(view.copies)
-    return {
+    record = {
         "v": VERSION,
         "unit": view.paths.unit,
         "copies": [
@@ -132,6 +149,7 @@ def _copies_record(view: View) -> dict[str, Any]:
                 "why": copy.why or None,
                 "seen_at": view.unix(copy.first_seen_s),
                 "captured_at": view.unix(copy.began_s),
+                **({} if deep is None else {"deep": deep.record(copy.name)}),
             }
             for copy in view.copies
         ],
@@ -139,9 +157,11 @@ def _copies_record(view: View) -> dict[str, Any]:
         "dangling": [{"name": name, "to": to} for name, to in view.dangling],
         "newest_sound": None if top is None else top.name,
     }
+    speed = None if deep is None or deep.bytes_per_s is None else round(deep.bytes_per_s)
+    return record if deep is None else {**record, "bytes_per_s": speed}
 
 
-def _print_copies(view: View) -> None:
+def _print_copies(view: View, deep: DeepLook | None) -> None:
     rows = [
         (
             copy.name,
@@ -150,14 +170,18 @@ def _print_copies(view: View) -> None:
             format_bytes(copy.bytes),
             age_text(copy, view),
             copy.status.value,
+            *(() if deep is None else (deep.cell(copy.name),)),
             copy.why,
         )
         for copy in view.copies
     ]
     if rows:
-        print_table(("copy", "format", "step", "size", "age", "status", "why"), rows)
+        checked = () if deep is None else ("checked",)
+        print_table(("copy", "format", "step", "size", "age", "status", *checked, "why"), rows)
     else:
         print("no copies")
+    if rows and deep is not None:
+        print(deep.sentence())
     for left in view.leftovers:
         print(f"leftover  {printable(left.name)}  {format_bytes(left.bytes)}")
     for name, to in view.dangling:

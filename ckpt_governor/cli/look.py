@@ -59,6 +59,8 @@ class View:
     readings: tuple[Reading, ...]
     dangling: tuple[tuple[str, str], ...]
     """Links that name nothing: (name, to); empty when nobody asked for them."""
+    scanner: CopyScanner
+    """What has looked at the copies, for who wants to read them."""
     truncated: bool
     """There are more copies than are shown."""
     troubles: tuple[str, ...]
@@ -120,6 +122,7 @@ def look_at_unit(paths: Paths, *, links: bool = False) -> View:
         world=world,
         readings=_with_the_governors_word(readings, state) if alive and state is not None else readings,
         dangling=_dangling(scanner, clock, offset_s) if links and not look.blind else (),
+        scanner=scanner,
         truncated=look.truncated or look.partial,
         troubles=tuple(troubles),
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member
+from ckpt_governor.formats.manifest import MANIFEST, is_beginning_of_manifest
 from ckpt_governor.formats.naming import (
     CONCATENATED_SUFFIXES,
     COPY_SUFFIXES,
@@ -19,15 +19,14 @@ from ckpt_governor.formats.naming import (
     shard_group,
     suffix_of,
 )
+from ckpt_governor.formats.nested import judge_nested
 
-MANIFEST = "manifest.json"
 DONE = ("DONE", ".done")
 MARKERS = frozenset([MANIFEST, *DONE])
 """Written after a copy's last byte: their coming is no change of it."""
 
 _EMPTY = Judgement(Structure.INCOMPLETE, "empty")
 _SHAPELESS = Judgement(Structure.SHAPELESS)
-_MANIFEST_BYTES_MAX = 4 << 20
 _MEMBERS_JUDGED_MAX = 4096
 _RUN_FOLDERS = re.compile(r"(?:checkpoints|ckpts|snapshots|lightning_logs|version_[0-9]+|\.hydra)", re.ASCII)
 
@@ -97,14 +96,12 @@ class GenericFolder(Format):
 
     def judge(self, files: Files) -> Judgement:
         wrong, _ = _judge_members(files)
-        if wrong is not None:
+        wrong = wrong or judge_nested(files)
+        if wrong is not None and wrong.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
             return wrong
         stale = _temporary_is_newest(files)
         if stale:
             return Judgement(Structure.INCOMPLETE, f"a temporary file is its newest: {stale}")
-        listed = _judge_manifest(files)
-        if listed is not None:
-            return listed
         return COMPLETE if _marked_done(files) else _SHAPELESS
 
 
@@ -144,8 +141,9 @@ def _judge_members(files: Files) -> tuple[Judgement | None, bool]:
 
 def _temporary_is_newest(files: Files) -> str:
     """A writer that died in the middle leaves its temporary as the last thing it touched."""
-    newest = max(files.members, key=lambda member: member.mtime_ns)
-    return newest.name if is_temporary(newest.name) and not is_log(newest.name) else ""
+    parts = (member for member in files.members if not is_beginning_of_manifest(member.name))
+    newest = max(parts, key=lambda member: member.mtime_ns, default=None)
+    return newest.name if newest and is_temporary(newest.name) and not is_log(newest.name) else ""
 
 
 def _marked_done(files: Files) -> bool:
@@ -157,39 +155,6 @@ def _marked_done(files: Files) -> bool:
         if marked_ns is not None and marked_ns >= written_ns:
             return True
     return any(member.name in DONE and member.mtime_ns >= written_ns for member in files.members)
-
-
-def _judge_manifest(files: Files) -> Judgement | None:
-    """By the sizes that a ``manifest.json`` of ours lists; None when there is none, or another sort of one."""
-    sizes = {member.name: member.bytes for member in files.members}
-    listed = _read_manifest(files) if MANIFEST in sizes else None
-    if listed is None:
-        return None
-    for name, wanted in listed.items():
-        there = sizes.get(name)
-        if there is None:
-            return Judgement(Structure.INCOMPLETE, f"{name} is missing")
-        if wanted is not None and there != wanted:
-            return Judgement(Structure.INCOMPLETE, f"{name} has {there} of {wanted} bytes")
-    return COMPLETE
-
-
-def _read_manifest(files: Files) -> dict[str, int | None] | None:
-    with files.open(MANIFEST) as file:
-        text = file.read_at(0, _MANIFEST_BYTES_MAX) if file.size <= _MANIFEST_BYTES_MAX else b""
-    try:
-        manifest = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    listed = manifest.get("files") if isinstance(manifest, dict) and manifest.get("v") == 1 else None
-    if not isinstance(listed, dict) or not listed:
-        return None
-    return {name: _size(entry) for name, entry in listed.items()}
-
-
-def _size(entry: object) -> int | None:
-    size = entry.get("size") if isinstance(entry, dict) else None
-    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def empty_member(member: Member) -> Judgement | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from ckpt_governor.facts import Structure
@@ -38,6 +38,39 @@ class Judgement(NamedTuple):
 COMPLETE = Judgement(Structure.COMPLETE)
 
 
+class Damage(Exception):
+    """Something that a finished copy has is missing or wrong; its text is a clause for a person."""
+
+
+Check = Callable[[Iterator[memoryview]], str]
+"""Takes all bytes of a piece in their order, each view only until the next is taken; says what is wrong, or nothing.
+Called in any thread, for several pieces at the same time."""
+
+
+class Piece(NamedTuple):
+    """Bytes of a copy that have one checksum. Pieces are checked in any order and at the same time."""
+
+    member: str
+    """The name of the member that holds it."""
+    offset: int
+    length: int
+    what: str
+    """What a person knows it by: the name of a record, of a tensor, of a file."""
+    expected: int | Check
+    """The CRC-32 of these bytes, or a check of the format's own. Only of a CRC-32 long pieces are split over cores."""
+
+
+class Plan(NamedTuple):
+    """Everything of a copy that has a checksum; nobody has read it yet."""
+
+    pieces: tuple[Piece, ...] = ()
+    why: str = ""
+    """Why some of it, or all, is not checked, in one clause; empty when nothing is to be said."""
+
+
+NO_CHECKSUMS = Plan((), "has no checksums")
+
+
 class OpenFile(Protocol):
     """One member, opened without following a link; every read is bounded by its caller."""
 
@@ -57,6 +90,16 @@ class OpenFile(Protocol):
         """Give it back."""
 
 
+class MemberFile(OpenFile, Protocol):
+    """One whole member, which can also be read from its beginning to its end without taking memory for it."""
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fills the buffer; how many bytes it got, which is fewer only at the end of the file. Raises OSError."""
+
+    def will_need(self, offset: int, length: int) -> None:
+        """Tells the system that these bytes are wanted soon and once."""
+
+
 class Files(Protocol):
     """The files of one copy, and what lies beside it."""
 
@@ -70,14 +113,20 @@ class Files(Protocol):
     age_s: float
     """Time since its last change by the volume's clock, or since it was last seen to change if that is longer."""
 
-    def open(self, member: str) -> OpenFile:
+    def open(self, member: str) -> MemberFile:
         """Raises OSError; FileNotFoundError means that the copy is being removed."""
+
+    def open_beside(self, name: str) -> OpenFile:
+        """A regular file in the folder that holds the copy. Raises OSError."""
 
     def mtime_ns_beside(self, name: str) -> int | None:
         """The modification time of a file beside the copy, None when it is no regular file."""
 
     def judge_member(self, member: Member) -> Judgement | None:
         """By the member's own format; None when it has none that could tell. Remembered while it does not change."""
+
+    def plan_member(self, member: Member) -> Plan:
+        """What of it has checksums, by the member's own format. Raises Damage and OSError."""
 
 
 class Format:
@@ -111,6 +160,11 @@ class Format:
         """The cheap check: bounded reads, no tensor is read, nothing is unpickled. Raises OSError."""
         raise NotImplementedError
 
-    def deep_check(self, files: Files, progress: Callable[[int], None]) -> Judgement | None:
-        """Reads every byte that has a checksum, telling ``progress`` how many; None when the format has none."""
-        return None
+    def plan(self, files: Files) -> Plan:
+        """All that a deep check can check. Bounded reads, none of them of a tensor. Raises Damage and OSError.
+
+        Of a copy that is no single file the default is what its members have by their own formats.
+        """
+        plans = [files.plan_member(member) for member in files.members if member.name]
+        pieces = tuple(piece for plan in plans for piece in plan.pieces)
+        return Plan(pieces) if pieces else NO_CHECKSUMS

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+
+from ckpt_governor.formats.interface import OpenFile
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,6 +65,30 @@ class RegularFile:
             data += more
         return data
 
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fills the buffer; how many bytes it got, which is fewer only at the end of the file."""
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(self._descriptor, [buffer[filled:]], offset + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
+
+    def will_need(self, offset: int, length: int) -> None:
+        """Tells the system that these bytes are wanted soon and once: what others have in memory stays there."""
+        with contextlib.suppress(OSError):
+            if not self._is_in_memory(offset + length - 1):  # to tell it all the same costs a part of what it saves
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_NOREUSE)
+                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
+    def _is_in_memory(self, offset: int) -> bool:
+        """Whether this byte can be read without waiting; False where that cannot be asked."""
+        try:
+            return os.preadv(self._descriptor, [bytearray(1)], max(0, offset), os.RWF_NOWAIT) == 1
+        except OSError:
+            return False
+
     def tail_hole(self) -> int | None:
         """Where the hole begins that reaches the end of the file; None when there is none or none can be seen."""
         if self.size == 0:
@@ -89,3 +116,28 @@ class RegularFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Window:
+    """A part of an open file as a file of its own: an archive inside a shard. Closing it closes nothing."""
+
+    def __init__(self, file: OpenFile, at: int, length: int) -> None:
+        self._file, self._at = file, at
+        self.size = max(0, min(length, file.size - at))
+        self.mtime_ns = file.mtime_ns
+
+    def read_at(self, offset: int, count: int) -> bytes:
+        """Up to ``count`` bytes; fewer at its end."""
+        if offset < 0:
+            return b""
+        return self._file.read_at(self._at + offset, min(count, self.size - offset))
+
+    def tail_hole(self) -> int | None:
+        """None: where the whole file has a hole is for its own format to ask."""
+        return None
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ckpt_governor.formats.interface import Files, Format, Judgement
+from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, suffix_of
-from ckpt_governor.formats.zip_records import LOCAL, Record, deep_check_archive, first_name, judge_archive
+from ckpt_governor.formats.zip_records import LOCAL, Record, first_name, judge_archive, plan_archive
 
 _SUFFIXES = ("pt", "pth", "ckpt", "bin")
 
@@ -29,9 +27,9 @@ class TorchZip(Format):
         with files.open("") as file:
             return judge_archive(file, _missing)
 
-    def deep_check(self, files: Files, progress: Callable[[int], None]) -> Judgement | None:
+    def plan(self, files: Files) -> Plan:
         with files.open("") as file:
-            return deep_check_archive(file, progress)
+            return plan_archive(file)
 
 
 def _missing(records: list[Record]) -> str:

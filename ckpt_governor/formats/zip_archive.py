@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ckpt_governor.formats.interface import Files, Format, Judgement
+from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, names_a_copy, suffix_of
-from ckpt_governor.formats.zip_records import LOCAL, deep_check_archive, judge_archive
+from ckpt_governor.formats.zip_records import LOCAL, judge_archive, plan_archive
 
 
 class ZipArchive(Format):
@@ -22,6 +20,6 @@ class ZipArchive(Format):
         with files.open("") as file:
             return judge_archive(file, lambda _: "")
 
-    def deep_check(self, files: Files, progress: Callable[[int], None]) -> Judgement | None:
+    def plan(self, files: Files) -> Plan:
         with files.open("") as file:
-            return deep_check_archive(file, progress)
+            return plan_archive(file)

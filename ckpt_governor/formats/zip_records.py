@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import Judgement, OpenFile
+from ckpt_governor.formats.interface import NO_CHECKSUMS, Check, Judgement, OpenFile, Piece, Plan
+from ckpt_governor.formats.interface import Damage as Damage  # also named by those who read archives
+from ckpt_governor.formats.reading import Window
 
 LOCAL = b"PK\3\4"
 _CENTRAL = b"PK\1\2"
@@ -31,10 +33,6 @@ _SAMPLES = 5
 _CHUNK_BYTES = 1 << 20
 
 
-class Damage(Exception):
-    """Something that a finished archive has is missing; its text is a clause for a person."""
-
-
 class Record(NamedTuple):
     """One record as the table tells it."""
 
@@ -43,6 +41,7 @@ class Record(NamedTuple):
     crc: int
     packed_bytes: int
     header_at: int
+    flags: int = 0
 
 
 class End(NamedTuple):
@@ -112,8 +111,8 @@ def read_records(file: OpenFile, end: End) -> list[Record]:
 def _record(table: bytes, at: int) -> tuple[Record, int]:
     if table[at : at + 4] != _CENTRAL or at + 46 > len(table):
         raise Damage("its table of records is damaged")
-    method, crc, packed, plain, name_bytes, extra_bytes, comment_bytes, header_at = struct.unpack_from(
-        "<H4x3L3H8xL", table, at + 10
+    flags, method, crc, packed, plain, name_bytes, extra_bytes, comment_bytes, header_at = struct.unpack_from(
+        "<2H4x3L3H8xL", table, at + 8
     )
     name_at = at + 46
     extra_at = name_at + name_bytes
@@ -122,7 +121,7 @@ def _record(table: bytes, at: int) -> tuple[Record, int]:
         raise Damage("its table of records is damaged")
     if 0xFFFFFFFF in (packed, plain, header_at):
         plain, packed, header_at = _wide(table[extra_at : extra_at + extra_bytes], plain, packed, header_at)
-    return Record(table[name_at:extra_at], method, crc, packed, header_at), after
+    return Record(table[name_at:extra_at], method, crc, packed, header_at, flags), after
 
 
 def _wide(extra: bytes, *fields: int) -> list[int]:
@@ -175,46 +174,47 @@ def judge_archive(file: OpenFile, missing: Callable[[list[Record]], str]) -> Jud
     return Judgement(Structure.COMPLETE)
 
 
-def deep_check_archive(file: OpenFile, progress: Callable[[int], None]) -> Judgement:
-    """The checksum of every record, unless the archive was written without any."""
-    try:
-        end = read_end(file)
-        records = read_records(file, end)
-        check_records(file, end, records)
-        if not any(record.crc for record in records):
-            return Judgement(Structure.COMPLETE, "it was written without checksums")
-        for record in records:
-            _check_sum(file, record, progress)
-    except Damage as damage:
-        return Judgement(Structure.INCOMPLETE, str(damage))
-    return Judgement(Structure.COMPLETE)
+def plan_archive(file: OpenFile, member: str = "", at: int = 0, length: int | None = None) -> Plan:
+    """The records that have a checksum, of an archive that is this file or a part of it. Raises Damage and OSError.
+
+    ``member``: the name of the file that holds it; ``at`` and ``length``: where in it. A checksum of zero is none:
+    torch leaves it so when it is told to write without checksums.
+    """
+    archive = Window(file, at, file.size - at if length is None else length)
+    end = read_end(archive)
+    if end.table_bytes > _TABLE_BYTES_MAX or end.records > _RECORDS_MAX:
+        return Plan((), f"its table of {end.records} records is too long to be checked")
+    records = read_records(archive, end)
+    check_records(archive, end, records)
+    known = [record for record in records if record.crc and record.method in (0, 8) and not record.flags & 1]
+    pieces = tuple(_piece(archive, member, at, record) for record in known)
+    if any(record.crc for record in records) and len(known) < sum(record.crc != 0 for record in records):
+        return Plan(pieces, "some of its records are encrypted or packed in a way that is not known here")
+    return Plan(pieces) if pieces else NO_CHECKSUMS
 
 
-def _check_sum(file: OpenFile, record: Record, progress: Callable[[int], None]) -> None:
-    name_bytes, extra_bytes = struct.unpack("<2H", file.read_at(record.header_at + 26, 4).ljust(4, b"\0"))
-    at = record.header_at + 30 + name_bytes + extra_bytes
-    end_at = at + record.packed_bytes
-    unpack = zlib.decompressobj(-15) if record.method == 8 else None
-    crc = 0
-    while at < end_at:
-        data = file.read_at(at, min(_CHUNK_BYTES, end_at - at))
-        if not data:
-            raise Damage("a record is cut")
-        at += len(data)
-        crc = _crc(data, crc, unpack)
-        progress(len(data))
-    if crc != record.crc:
-        raise Damage(f"the checksum of {record.name.decode('utf-8', 'replace')} is wrong")
+def _piece(archive: OpenFile, member: str, at: int, record: Record) -> Piece:
+    """Where its data begins only the header before it tells."""
+    name_bytes, extra_bytes = struct.unpack("<2H", archive.read_at(record.header_at + 26, 4).ljust(4, b"\0"))
+    data_at = record.header_at + 30 + name_bytes + extra_bytes
+    expected = _unpacked(record.crc) if record.method else record.crc
+    return Piece(member, at + data_at, record.packed_bytes, record.name.decode("utf-8", "replace"), expected)
 
 
-def _crc(data: bytes, crc: int, unpack: zlib._Decompress | None) -> int:
-    """The checksum goes on; packed data is unpacked in bounded pieces, however far it would swell."""
-    if unpack is None:
-        return zlib.crc32(data, crc)
-    try:
-        while data:
-            crc = zlib.crc32(unpack.decompress(data, _CHUNK_BYTES), crc)
-            data = unpack.unconsumed_tail
-    except zlib.error:
-        raise Damage("a record cannot be unpacked") from None
-    return crc
+def _unpacked(expected: int) -> Check:
+    """The checksum of what the data unpacks to, in bounded pieces, however far it would swell."""
+
+    def check(data: Iterator[memoryview]) -> str:
+        unpack, crc = zlib.decompressobj(-15), 0
+        try:
+            for view in data:
+                rest: bytes | memoryview = view
+                while rest:
+                    crc = zlib.crc32(unpack.decompress(rest, _CHUNK_BYTES), crc)
+                    rest = unpack.unconsumed_tail
+            crc = zlib.crc32(unpack.flush(), crc)
+        except zlib.error:
+            return "cannot be unpacked"
+        return "" if crc == expected else "has another checksum"
+
+    return check

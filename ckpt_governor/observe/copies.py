@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 
 from attrs import evolve, frozen
 
 from ckpt_governor.facts import Sighting, Structure
+from ckpt_governor.formats.interface import Format
+from ckpt_governor.formats.manifest import manifest_beside
 from ckpt_governor.formats.naming import is_temporary, step_of
 from ckpt_governor.formats.reading import words
 from ckpt_governor.observe.elders import lacks
-from ckpt_governor.observe.kept import MEMBERS_MAX, Kept, join, judge, mtime_ns, restless, see
+from ckpt_governor.observe.kept import MEMBERS_MAX, FilesOf, Kept, join, judge, mtime_ns, restless, see
 from ckpt_governor.observe.links import Dangling, resolve
 from ckpt_governor.observe.places import Places
+from ckpt_governor.observe.pointers import PointerReader
 from ckpt_governor.observe.tree import Folder, Tree
 from ckpt_governor.observe.twins import find_copied
+from ckpt_governor.pointers import Pointer
 
 SHOWN_MAX = 200
 """The newest copies that are shown; fewer than are followed over time, so that none is dropped there and comes back."""
@@ -37,7 +41,9 @@ class Look:
 
     sightings: tuple[Sighting, ...] = ()
     dangling: tuple[tuple[str, str], ...] = ()
-    """Links that name nothing: (name, to)."""
+    """Links, and text files that name the newest copy, that name nothing: (name, to)."""
+    pointers: tuple[Pointer, ...] = ()
+    """The text files that name a copy which is there."""
     truncated: bool = False
     """A bound was hit: there is more than was looked at."""
     blind: str = ""
@@ -65,6 +71,7 @@ class CopyScanner:
         self._shown: list[Kept] = []
         self._copy_count = 0
         self._dangling_since_s: dict[tuple[str, str], float] = {}
+        self._pointers = PointerReader()
 
     def look(self, now_s: float, volume_offset_s: float) -> Look:
         """One look; never raises for what lies in the unit. ``volume_offset_s``: the volume's clock minus ours."""
@@ -114,6 +121,13 @@ class CopyScanner:
             return self._show(root, now_s)
         finally:
             os.close(root)
+
+    def files_of(self, name: str, root: int) -> tuple[Format, FilesOf] | None:
+        """A copy of the last look, to be read as a whole; ``root`` is the open unit. None when there is none."""
+        for kept in self._places.kept():
+            if kept.path == name and kept.format is not None:
+                return kept.format, FilesOf(kept, root, self._neighbours(kept), 0.0)
+        return None
 
     # ---- what is looked at ---------------------------------------------------------------------------------------
 
@@ -166,12 +180,12 @@ class CopyScanner:
                 kept.retired = False
         return changed or marked or (kept.again_s is not None and now_s >= kept.again_s)
 
-    def _beside(self, kept: Kept, root: int) -> tuple[int | None, ...]:
-        watched = kept.format.watches_beside(kept.name) if kept.format is not None else ()
-        if not watched:
+    def _beside(self, kept: Kept, root: int) -> tuple[tuple[str, int | None], ...]:
+        if kept.format is None:
             return ()
+        watched = (*kept.format.watches_beside(kept.name), manifest_beside(kept.name))
         there = self._neighbours(kept)
-        return tuple(mtime_ns(root, join(kept.folder, name)) if name in there else None for name in watched)
+        return tuple((name, mtime_ns(root, join(kept.folder, name))) for name in watched if name in there)
 
     def _neighbours(self, kept: Kept) -> frozenset[str]:
         place = self._places.all.get(kept.folder)
@@ -246,7 +260,10 @@ class CopyScanner:
                     same = twin.shown
                 by_inode.setdefault(same.inode, []).append(kept)
                 names[kept.path] = same.inode
-        links, dangling = self._links(root, now_s, names)
+                names.update((join(kept.folder, part), same.inode) for part in kept.group)
+        folders = ((path, place.folder) for path, place in self._places.all.items())
+        pointers = self._pointers.look(root, folders, now_s)
+        links, dangling = self._links(root, now_s, names, pointers)
         sightings = []
         for inode, same_copies in by_inode.items():
             originals = [kept for kept in same_copies if kept.shown is not None and kept.shown.inode == inode]
@@ -256,14 +273,15 @@ class CopyScanner:
         return Look(
             sightings=tuple(sightings),
             dangling=dangling,
+            pointers=tuple(pointer for pointer, there in pointers if there),
             truncated=self._places.truncated or any(len(kept.members) >= MEMBERS_MAX for kept in self._shown),
             copy_count=self._copy_count,
         )
 
     def _links(
-        self, root: int, now_s: float, names: dict[str, str]
+        self, root: int, now_s: float, names: dict[str, str], pointers: Iterable[tuple[Pointer, bool]]
     ) -> tuple[dict[str, set[str]], tuple[tuple[str, str], ...]]:
-        """The links that are further names of copies, by inode; and those that have named nothing for a while."""
+        """The links that are further names of copies, by inode; and what has named nothing for a while."""
         also: dict[str, set[str]] = {}
         dangling: dict[tuple[str, str], float] = {}
         for path in islice(self._link_paths(), LINKS_MAX):
@@ -277,6 +295,10 @@ class CopyScanner:
                 continue
             if target is not None and target in names:
                 also.setdefault(names[target], set()).add(path)
+        for pointer, there in pointers:
+            if not there:
+                pair = (pointer.name, pointer.to)
+                dangling[pair] = self._dangling_since_s.get(pair, now_s)
         self._dangling_since_s = dangling
         return also, tuple(pair for pair, since_s in dangling.items() if now_s - since_s >= DANGLING_S)
 

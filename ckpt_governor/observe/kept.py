@@ -11,7 +11,8 @@ from itertools import islice
 from ckpt_governor.facts import Sighting, Structure
 from ckpt_governor.formats import format_of_file
 from ckpt_governor.formats.generic import MARKERS, empty_member
-from ckpt_governor.formats.interface import HEAD_BYTES, Format, Judgement, Member
+from ckpt_governor.formats.interface import HEAD_BYTES, NO_CHECKSUMS, Format, Judgement, Member, Plan
+from ckpt_governor.formats.manifest import judge_by_manifest
 from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other, names_a_copy, step_of
 from ckpt_governor.formats.reading import RegularFile, words
 from ckpt_governor.observe.tree import Folder, gone
@@ -66,8 +67,8 @@ class Kept:
         self.members: tuple[Member, ...] = ()
         self.mark: tuple[int, int] | None = None
         """Device and inode of a folder; None when it is none."""
-        self.beside: tuple[int | None, ...] = ()
-        """The times of the marks beside it."""
+        self.beside: tuple[tuple[str, int | None], ...] = ()
+        """The marks beside it and their times."""
         self.error = ""
         self.judged: Judgement | None = None
         self.lacks = ""
@@ -185,13 +186,36 @@ class FilesOf:
             self.former = known[1] if known is not None and known[0].inode == member.inode else None
         self.age_s = age_s
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """Of a member, below the unit."""
         inner = join(self._member.name, name) if self._member is not None else name
         return join(self._kept.folder if self._kept.group else self._kept.path, inner)
 
     def open(self, member: str) -> RegularFile:
         """One of the members."""
-        return RegularFile(self._root, self._path(member))
+        return RegularFile(self._root, self.path(member))
+
+    def open_beside(self, name: str) -> RegularFile:
+        """A file in the folder that holds the copy."""
+        return RegularFile(self._root, join(self._kept.folder, name))
+
+    def changed(self) -> str:
+        """In a clause, what has become of its members since they were looked at; empty when nothing has.
+
+        A new name of a file, which its ctime shows, is no change.
+        """
+        for member in self.members:
+            try:
+                found = os.stat(self.path(member.name), dir_fd=self._root, follow_symlinks=False)
+            except OSError as error:
+                return (
+                    "it vanished while it was checked"
+                    if gone(error)
+                    else f"it cannot be read: {words(error)}"
+                )
+            if _member(member.name, found)[:5] != member[:5]:
+                return "it changed while it was checked"
+        return ""
 
     def mtime_ns_beside(self, name: str) -> int | None:
         """Of a regular file in the folder that holds the copy."""
@@ -207,14 +231,31 @@ class FilesOf:
             self._kept.former[member.name] = (member, judgement)
         return judgement
 
-    def _judge_alone(self, member: Member) -> Judgement | None:
+    def plan_member(self, member: Member) -> Plan:
+        """By the format of its own; its pieces under its name."""
+        format = self._format_of(member)
+        if format is None:
+            return NO_CHECKSUMS
+        plan = format.plan(FilesOf(self._kept, self._root, (), self.age_s, member))
+        return plan._replace(
+            pieces=tuple(
+                piece._replace(member=member.name, what=f"{member.name}: {piece.what}")
+                for piece in plan.pieces
+            )
+        )
+
+    def _format_of(self, member: Member) -> Format | None:
         name = member.name.rpartition("/")[2]
         if is_other(name):
             return None
+        with self.open(member.name) as file:
+            format = format_of_file(name, file.read_at(0, HEAD_BYTES))
+        return None if format is None or format.word == "file" else format
+
+    def _judge_alone(self, member: Member) -> Judgement | None:
         try:
-            with self.open(member.name) as file:
-                format = format_of_file(name, file.read_at(0, HEAD_BYTES))
-            if format is None or format.word == "file":
+            format = self._format_of(member)
+            if format is None:
                 return None
             return format.judge(FilesOf(self._kept, self._root, (), self.age_s, member))
         except FileNotFoundError:
@@ -272,7 +313,7 @@ def _judged(kept: Kept, root: int, beside: Collection[str], age_s: float) -> Jud
         return None
     if kept.temporary:
         return Judgement(Structure.INCOMPLETE, "under a temporary name")
-    judgement = kept.format.judge(files)
+    judgement = judge_by_manifest(kept.format, files)
     if len(kept.former) > 2 * len(kept.members):
         names = {member.name for member in kept.members}
         kept.former = {name: known for name, known in kept.former.items() if name in names}

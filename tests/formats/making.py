@@ -11,7 +11,9 @@ from pathlib import Path
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named, format_of_file
-from ckpt_governor.formats.interface import Format, Judgement, Member
+from ckpt_governor.formats.deep import check
+from ckpt_governor.formats.interface import NO_CHECKSUMS, Damage, Format, Judgement, Member, Plan
+from ckpt_governor.formats.manifest import judge_by_manifest, plan_by_manifest
 from ckpt_governor.formats.reading import RegularFile
 
 TENSORS = {"data.pkl": b"\x80\x02}q\x00.", "byteorder": b"little", "data/0": bytes(range(256)) * 12}
@@ -87,6 +89,20 @@ class Shown:
         finally:
             os.close(root)
 
+    def open_beside(self, name: str) -> RegularFile:
+        """A file beside it."""
+        root = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            return RegularFile(root, name)
+        finally:
+            os.close(root)
+
+    def plan_member(self, member: Member) -> Plan:
+        """By the word that its name suggests."""
+        word = {".pt": "torch-zip"}.get(Path(member.name).suffix)
+        plan = known(word).plan(Shown(self.path / member.name)) if word else NO_CHECKSUMS
+        return plan._replace(pieces=tuple(piece._replace(member=member.name) for piece in plan.pieces))
+
     def mtime_ns_beside(self, name: str) -> int | None:
         """Of a file beside it."""
         path = self.path.parent / name
@@ -99,8 +115,8 @@ class Shown:
 
 
 def judged(word: str, path: Path, **more: object) -> Judgement:
-    """What the format with this word says about a file or folder."""
-    return known(word).judge(Shown(path, **more))  # type: ignore[arg-type]
+    """What the format with this word says about a file or folder, and its manifest where there is one."""
+    return judge_by_manifest(known(word), Shown(path, **more))  # type: ignore[arg-type]
 
 
 def known(word: str) -> Format:
@@ -118,7 +134,17 @@ def word_of(name: str, head: bytes) -> str | None:
 
 def checked_deeply(word: str, path: Path) -> tuple[Structure, str, int]:
     """What a deep check says, why, and how many bytes it read."""
-    read: list[int] = []
-    judgement = known(word).deep_check(Shown(path), read.append)
-    assert judgement is not None
-    return judgement.structure, judgement.why, sum(read)
+    files = Shown(path)
+    try:
+        plan = plan_by_manifest(known(word), files)
+    except Damage as damage:
+        return Structure.INCOMPLETE, str(damage), 0
+    found = check(files, plan, threads=2)
+    assert found.unread is None
+    if found.wrong or not plan.pieces:
+        return (
+            Structure.INCOMPLETE if found.wrong else Structure.SHAPELESS,
+            found.wrong or plan.why,
+            found.checked_bytes,
+        )
+    return Structure.COMPLETE, plan.why, found.checked_bytes
