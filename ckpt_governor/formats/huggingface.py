@@ -1,0 +1,237 @@
+"""Hugging Face folders: a model in shards with an index of their tensors, and the Trainer's ``checkpoint-N``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats.generic import GenericFolder, holds_copies
+from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member
+from ckpt_governor.formats.naming import COPY_SUFFIXES, suffix_of
+from ckpt_governor.formats.parts import incomplete, judge_absent, judge_json, unchecked
+
+_INDEX = re.compile(
+    r"(?:.*/)?[^/]+\.(?:safetensors|bin)\.index(?:\.[A-Za-z0-9_]+)?\.json", re.ASCII | re.DOTALL
+)
+_SHARD = re.compile(
+    r"((?:.*/)?(?:model|pytorch_model|adapter_model|diffusion_pytorch_model)(?:\.[A-Za-z0-9_]+)?)"
+    r"-[0-9]{5,6}-of-([0-9]{5,6})\.(safetensors|bin)",
+    re.ASCII | re.DOTALL,
+)
+_CONFIGS = frozenset(["config.json", "adapter_config.json", "model_index.json"])
+_TRAINER_FOLDER = re.compile(r"checkpoint-[0-9]+", re.ASCII)
+_TRAINER_STATE = "trainer_state.json"
+_TRAINER_ARGUMENTS = "training_args.bin"
+_LATE = ("optimizer", "scheduler", "scaler", "rng_state")
+"""What the Trainer writes after the model and its arguments, and before its state."""
+_TRAINER_WORD = b"transformers.train"
+"""In the Trainer's arguments, by whatever class."""
+_ARGUMENTS_BYTES_READ_MAX = 1 << 16
+_COMPANIONS = (*_LATE, "training_args", "random_states")
+_INDEX_BYTES_READ_MAX = 16 << 20
+"""More than a hundred thousand tensors; a longer index is not read, for time and memory."""
+_STATE_BYTES_READ_MAX = 16 << 20
+_INDEXES_MAX = 64
+
+# Indexes are searched instead of parsed: a fraction of the time, and no memory for their objects. Strings are taken
+# one after another from the beginning, so that nothing inside of one is mistaken for another.
+_STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_KEY = re.compile(_STRING + rb"(\s*:\s*\{)?", re.DOTALL)
+_PLACE = re.compile(rb"\s*" + _STRING + rb"\s*:\s*" + _STRING + rb"\s*([,}])", re.DOTALL)
+_MAP = re.compile(rb'"weight_map"\s*:\s*\{')
+
+_Names = tuple[int, int]
+"""Of a set of names: how many, and the sum of their hashes, which needs no memory for each."""
+
+
+class HuggingFaceModel(GenericFolder):
+    """The index is written when all shards are there."""
+
+    word = "hf-model"
+
+    def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
+        if holds_copies(name, files, folders):
+            return False
+        if any(_INDEX.fullmatch(inner) for inner in files):
+            return True
+        return not _CONFIGS.isdisjoint(files) and any(_SHARD.fullmatch(inner) for inner in files)
+
+    def judge(self, files: Files) -> Judgement:
+        judgement = super().judge(files)
+        if judgement.structure is not Structure.SHAPELESS:
+            return judgement
+        return judge_indexes(files) or judgement
+
+
+class HuggingFaceTrainer(GenericFolder):
+    """Its state is the last file that is written into it."""
+
+    word = "hf-trainer"
+    misses_by_elders = True
+
+    def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
+        if holds_copies(name, files, folders):
+            return False
+        if _TRAINER_FOLDER.fullmatch(name) is None:
+            return _TRAINER_STATE in files
+        return not {_TRAINER_STATE, _TRAINER_ARGUMENTS, *_CONFIGS}.isdisjoint(files)
+
+    def judge(self, files: Files) -> Judgement:
+        judgement = super().judge(files)
+        if judgement.structure is not Structure.SHAPELESS:
+            return judgement
+        there = {member.name: member for member in files.members}
+        state = there.get(_TRAINER_STATE)
+        if state is None:
+            why = f"its {_TRAINER_STATE} is not there yet"
+            return incomplete(why) if _is_begun(files, there) else unchecked(why)
+        if state.bytes > _STATE_BYTES_READ_MAX:
+            return unchecked(f"{_TRAINER_STATE} is too long to be checked")
+        with files.open(_TRAINER_STATE) as file:
+            told = judge_json(file.read_at(0, file.size))
+        if told is Structure.INCOMPLETE:
+            return incomplete(f"{_TRAINER_STATE} is cut")
+        weights = [member for member in files.members if _is_weights(member)]
+        if not weights:
+            return incomplete("no weights in it")
+        indexed = judge_indexes(files) or COMPLETE
+        if indexed.structure is not Structure.COMPLETE:
+            return indexed
+        newer = next((member for member in weights if member.mtime_ns > state.mtime_ns), None)
+        return unchecked(f"{newer.name} is newer than its {_TRAINER_STATE}") if newer else COMPLETE
+
+
+def _is_begun(files: Files, there: dict[str, Member]) -> bool:
+    """Whether the Trainer was writing all of a training: of a model alone, or of another program's copy, there is no
+    state to wait for."""
+    if _TRAINER_ARGUMENTS not in there or not any(name.startswith(_LATE) for name in there):
+        return False
+    with files.open(_TRAINER_ARGUMENTS) as file:
+        return _TRAINER_WORD in file.read_at(0, _ARGUMENTS_BYTES_READ_MAX)
+
+
+def _is_weights(member: Member) -> bool:
+    return suffix_of(member.name) in COPY_SUFFIXES and not member.name.startswith(_COMPANIONS)
+
+
+def judge_indexes(files: Files) -> Judgement | None:
+    """By every index in it; None when there is none, and no shard that would want one. Raises OSError."""
+    there = {member.name: member for member in files.members}
+    indexes = [name for name in there if _INDEX.fullmatch(name)][:_INDEXES_MAX]
+    for name in there:
+        shard = _SHARD.fullmatch(name)
+        if shard is not None and not any(index.startswith(f"{_stem(shard[1])}.") for index in indexes):
+            return incomplete("the index of its shards is not there yet")
+    found = [judge_index(files, there[name], there) for name in indexes]
+    order = (Structure.INCOMPLETE, Structure.UNREADABLE, Structure.SHAPELESS, Structure.COMPLETE)
+    return min(found, key=lambda judgement: order.index(judgement.structure), default=None)
+
+
+def _stem(name: str) -> str:
+    """Without a variant such as ``fp16``, which may stand at another place in the index's name."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}{last.partition('.')[0]}"
+
+
+def judge_index(files: Files, index: Member, there: dict[str, Member]) -> Judgement:
+    """Every shard that it names is there and whole, and holds the tensors that it tells. Raises OSError."""
+    if index.bytes > _INDEX_BYTES_READ_MAX:
+        return unchecked(f"{index.name} is too long to be checked")
+    with files.open(index.name) as file:
+        text = file.read_at(0, file.size)
+    told = judge_json(text)
+    if told is Structure.INCOMPLETE:
+        return incomplete(f"{index.name} is cut")
+    wanted = _weight_map(text) if told is Structure.COMPLETE else None
+    if not wanted:
+        return unchecked(f"{index.name} is of an unknown kind")
+    folder = index.name[: len(index.name) - len(index.name.rpartition("/")[2])]
+    odd = ""
+    for shard, names in sorted(wanted.items()):
+        member = there.get(folder + shard)
+        judgement = (
+            judge_absent(files, folder + shard) if member is None else _judge_shard(files, member, names)
+        )
+        if judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
+            return judgement
+        if judgement.structure is Structure.SHAPELESS:
+            odd = odd or judgement.why or f"{shard} cannot be checked"
+        if member is not None and member.mtime_ns > index.mtime_ns:
+            odd = odd or f"{member.name} is newer than its index"
+    odd = odd or _miscounted(wanted)
+    return unchecked(odd) if odd else COMPLETE
+
+
+def _weight_map(text: bytes) -> dict[str, _Names] | None:
+    """The names of the tensors of every shard; None when it is written in another way."""
+    begin = _MAP.search(text)
+    if begin is None:
+        return None
+    wanted: dict[bytes, _Names] = {}
+    at = begin.end()
+    while True:
+        place = _PLACE.match(text, at)
+        if place is None:
+            return None
+        count, total = wanted.get(place[2], (0, 0))
+        wanted[place[2]] = count + 1, total + _hash(place[1])
+        at = place.end()
+        if place[3] == b"}":
+            return {_plain(name).decode("utf-8", "replace"): names for name, names in wanted.items()}
+
+
+def _plain(name: bytes) -> bytes:
+    """Without escapes, of which writers make different use."""
+    if b"\\" not in name:
+        return name
+    try:
+        text: str = json.loads(b'"' + name + b'"')
+    except ValueError:
+        return name
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _hash(name: bytes) -> int:
+    return hash(_plain(name))
+
+
+def _judge_shard(files: Files, member: Member, names: _Names) -> Judgement:
+    judgement = files.judge_member(member) or unchecked(f"{member.name} cannot be checked")
+    if judgement.structure is not Structure.COMPLETE or suffix_of(member.name) != "safetensors":
+        return judgement
+    with files.open(member.name) as file:
+        length = int.from_bytes(file.read_at(0, 8), "little")
+        if length > _INDEX_BYTES_READ_MAX:
+            return unchecked(f"{member.name} holds too many tensors to be checked")
+        count, total = _sum(_tensors(file.read_at(8, length)))
+    if count < names[0]:
+        return incomplete(f"{member.name}: {names[0] - count} of {names[0]} tensors are missing")
+    if count == names[0] and total != names[1]:
+        return incomplete(f"{member.name} holds other tensors than its index tells")
+    if count > names[0]:
+        return unchecked(f"{member.name}: {count - names[0]} tensors more than its index tells")
+    return COMPLETE
+
+
+def _tensors(header: bytes) -> Iterator[bytes]:
+    for key in _KEY.finditer(header):
+        if key[2] is not None and key[1] != b"__metadata__":
+            yield key[1]
+
+
+def _sum(names: Iterator[bytes]) -> _Names:
+    count = total = 0
+    for name in names:
+        count += 1
+        total += _hash(name)
+    return count, total
+
+
+def _miscounted(wanted: Collection[str]) -> str:
+    """Whether the parts say another number of parts than there are."""
+    told = {int(match[2]) for name in wanted if (match := _SHARD.fullmatch(name)) is not None}
+    if not told or told == {len(wanted)}:
+        return ""
+    return f"its index names {len(wanted)} of {max(told)} parts"

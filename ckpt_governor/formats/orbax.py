@@ -1,0 +1,198 @@
+"""Orbax folders: written under a temporary name that is changed when all is there, with the time of that in a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+
+from ckpt_governor.facts import Structure
+from ckpt_governor.formats.crc32c import crc32c
+from ckpt_governor.formats.generic import done_name
+from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member, OpenFile
+from ckpt_governor.formats.parts import incomplete, judge_json, unchecked
+
+_COMMIT_TIMES = "_CHECKPOINT_METADATA"
+_COMMITTED = "commit_success.txt"
+"""Written last; where folders cannot be renamed at once it alone ends a write."""
+_MANIFEST = "manifest.ocdbt"
+_MARKS = frozenset([_COMMIT_TIMES, "_METADATA", _MANIFEST, _COMMITTED, "orbax.checkpoint"])
+_TEMPORARY = ".orbax-checkpoint-tmp"
+_TEXTS = re.compile(r"(?:.*/)?(?:_METADATA|_sharding|array_metadatas/process_[0-9]+)", re.ASCII | re.DOTALL)
+_DATA = re.compile(r"(?:.*/)?(?:d|ocdbt_data|ocdbt_meta)/[0-9a-f]{16,}", re.ASCII | re.DOTALL)
+_CHUNK = re.compile(r"[0-9]+(?:[./][0-9]+)*|c(?:[./][0-9]+)*", re.ASCII)
+_MAGIC = bytes.fromhex("0cdb3a2a")
+_HEADER_BYTES = 13
+_VERSION = 0
+_CHECKED_BYTES_MAX = 1 << 16
+"""A longer manifest is not summed, for time."""
+_TEXT_BYTES_MAX = 16 << 20
+_ARRAY_BYTES_MAX = 1 << 16
+_DIMENSIONS_MAX = 64
+_OPENED_MAX = 1024
+"""Of more small files the rest is believed: the folder got its name when they were all there."""
+_MEMBERS_MAX = 50_000
+"""Of a folder with as many files not all are seen."""
+
+
+class Orbax(Format):
+    """Of a folder that can be renamed the name says that it is whole; of all others their marks do."""
+
+    word = "orbax"
+
+    def watches_beside(self, name: str) -> tuple[str, ...]:
+        return (done_name(name),)
+
+    def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
+        return not _MARKS.isdisjoint(files)
+
+    def judge(self, files: Files) -> Judgement:
+        there = {member.name: member for member in files.members}
+        for member in files.members:
+            if _TEMPORARY in member.name:
+                part = next(part for part in member.name.split("/") if _TEMPORARY in part)
+                return incomplete(f"{part} is still under a temporary name")
+            if member.bytes == 0 and _DATA.fullmatch(member.name) is not None:
+                return incomplete(f"{member.name} is empty")
+        committed = _judge_commit(files, there)
+        if committed.structure is Structure.INCOMPLETE:
+            return committed
+        odd = ""
+        for judgement in (*_stores(files), *_small_files(files), *_arrays(files, there)):
+            if judgement.structure is Structure.INCOMPLETE:
+                return judgement
+            odd = odd or judgement.why
+        return unchecked(odd) if odd else committed
+
+
+def _judge_commit(files: Files, there: dict[str, Member]) -> Judgement:
+    """By the time that it says it was committed at."""
+    times = there.get(_COMMIT_TIMES)
+    if times is None:
+        return unchecked(f"it has no {_COMMIT_TIMES}")
+    if times.bytes > _TEXT_BYTES_MAX:
+        return unchecked(f"{_COMMIT_TIMES} is too long to be checked")
+    with files.open(_COMMIT_TIMES) as file:
+        text = file.read_at(0, file.size)
+    try:
+        told = json.loads(text)
+    except RecursionError:
+        told = None
+    except ValueError:
+        return incomplete(f"{_COMMIT_TIMES} is cut")
+    if not isinstance(told, dict) or "commit_timestamp_nsecs" not in told:
+        return unchecked("it does not say when it was committed")
+    if isinstance(told["commit_timestamp_nsecs"], int):
+        return COMPLETE
+    if _COMMITTED in there:
+        return unchecked("it was committed without a time")
+    return incomplete("it is not committed yet")
+
+
+def _stores(files: Files) -> Iterator[Judgement]:
+    """A manifest is written only where there is data; that of one process may tell of none."""
+    data = {
+        member.name.split("/d/")[0] for member in files.members if _DATA.fullmatch(member.name) is not None
+    }
+    for member in files.members:
+        folder, slash, last = member.name.rpartition("/")
+        if last != _MANIFEST or "ocdbt.process_" in folder or len(files.members) >= _MEMBERS_MAX:
+            continue
+        if not any(f"{place}/".startswith(folder + slash) for place in data):
+            yield incomplete(f"the data of {member.name} is missing")
+
+
+def _small_files(files: Files) -> Iterator[Judgement]:
+    """The manifests and texts in it."""
+    opened = 0
+    for member in files.members:
+        is_manifest = member.name.rpartition("/")[2] == _MANIFEST
+        if not is_manifest and _TEXTS.fullmatch(member.name) is None:
+            continue
+        opened += 1
+        if opened > _OPENED_MAX:
+            return
+        with files.open(member.name) as file:
+            if is_manifest:
+                yield _judge_manifest(file, member.name)
+            elif file.size <= _TEXT_BYTES_MAX:
+                told = judge_json(file.read_at(0, file.size))
+                yield incomplete(f"{member.name} is cut") if told is Structure.INCOMPLETE else COMPLETE
+
+
+def _judge_manifest(file: OpenFile, name: str) -> Judgement:
+    """It tells its own length and ends with its checksum."""
+    head = file.read_at(0, _HEADER_BYTES)
+    if len(head) < _HEADER_BYTES or head[:4] != _MAGIC:
+        return incomplete(f"{name} is damaged")
+    length = int.from_bytes(head[4:12], "little")
+    if head[12] != _VERSION:
+        return unchecked(f"{name} is of a newer version")
+    if file.size < length:
+        return incomplete(f"{name}: {length - file.size} of {length} bytes are missing")
+    if file.size > length or length < _HEADER_BYTES + 4:
+        return incomplete(f"{name} is damaged")
+    if length <= _CHECKED_BYTES_MAX:
+        data = file.read_at(0, length)
+        if crc32c(data[:-4]) != int.from_bytes(data[-4:], "little"):
+            return incomplete(f"the checksum of {name} is wrong")
+    return COMPLETE
+
+
+def _arrays(files: Files, there: dict[str, Member]) -> Iterator[Judgement]:
+    """Arrays that are folders of their own, with a file for each chunk."""
+    arrays = [name for name in there if name.rpartition("/")[2] in (".zarray", "zarr.json")]
+    if not arrays or len(files.members) >= _MEMBERS_MAX:
+        return
+    chunks: dict[str, int] = {name.rpartition("/")[0]: 0 for name in arrays}
+    for member in files.members:
+        folder = _array_of(member.name, chunks)
+        if folder is None:
+            continue
+        if member.bytes == 0:
+            yield incomplete(f"{member.name} is empty")
+        chunks[folder] += 1
+    # Who writes these also stores chunks that are all zeros, which others leave out.
+    stores_all = any("array_metadatas/" in name for name in there)
+    for name in arrays[:_OPENED_MAX]:
+        with files.open(name) as file:
+            text = file.read_at(0, min(file.size, _ARRAY_BYTES_MAX + 1))
+        if len(text) > _ARRAY_BYTES_MAX:
+            continue
+        if judge_json(text) is Structure.INCOMPLETE:
+            yield incomplete(f"{name} is cut")
+            continue
+        wanted, found = _chunk_count(text), chunks[name.rpartition("/")[0]]
+        if wanted is not None and found < wanted:
+            why = f"{name.rpartition('/')[0]}: {wanted - found} of {wanted} chunks are missing"
+            yield incomplete(why) if stores_all else unchecked(why)
+
+
+def _array_of(name: str, arrays: Collection[str]) -> str | None:
+    """The folder of the array that a file is a chunk of."""
+    end = len(name)
+    while (end := name.rfind("/", 0, end)) >= 0:
+        if name[:end] in arrays:
+            return name[:end] if _CHUNK.fullmatch(name, end + 1) is not None else None
+    return None
+
+
+def _chunk_count(text: bytes) -> int | None:
+    """How many chunks an array has; None when it is told in another way."""
+    try:
+        told = json.loads(text)
+        shape = told["shape"]
+        chunks = told["chunks"] if "chunks" in told else told["chunk_grid"]["configuration"]["chunk_shape"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None
+    if not (isinstance(shape, list) and isinstance(chunks, list) and len(shape) == len(chunks)):
+        return None
+    if len(shape) > _DIMENSIONS_MAX or not all(
+        type(size) is int and type(chunk) is int and size >= 0 and chunk > 0
+        for size, chunk in zip(shape, chunks, strict=True)
+    ):
+        return None
+    count = 1
+    for size, chunk in zip(shape, chunks, strict=True):
+        count *= -(-size // chunk)
+    return count if count < _MEMBERS_MAX else None
