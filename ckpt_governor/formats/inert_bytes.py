@@ -178,14 +178,9 @@ class Window:
         while (end := self.data.find(b"\n", self.at)) < 0:
             if self.base + len(self.data) > self.size:
                 raise Cut
-            self.at = len(self.data)
+            if self.base + len(self.data) - begin > KEPT_BYTES_MAX:
+                self.at = len(self.data)
             self.move_on()
         length = self.base + end - begin
-        if length > KEPT_BYTES_MAX:
-            self.at = end + 1
-            return Skipped(length)
-        if begin < self.base:
-            self._load(begin, length + 2 * _MARGIN_BYTES)
-        at = begin - self.base
-        self.at = at + length + 1
-        return self.data[at : at + length]
+        at, self.at = self.at, end + 1
+        return self.data[at:end] if length <= KEPT_BYTES_MAX else Skipped(length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from itertools import repeat
 from operator import length_hint
@@ -32,13 +33,13 @@ class Inert:
         self.state: object = None
         self.items: list[object] | None = None
 
-    def fields(self) -> dict[object, object]:
-        """Its attributes, as far as its state tells them by name."""
+    def fields(self) -> Mapping[object, object]:
+        """Its attributes, as far as its state tells them by name. Not copied: one state may be that of very many."""
         state = self.state
         if type(state) is dict:
             return state
         if type(state) is tuple and len(state) == 2 and type(state[1]) is dict:  # of a class with slots
-            return {**state[0], **state[1]} if type(state[0]) is dict else state[1]
+            return ChainMap(state[1], state[0]) if type(state[0]) is dict else state[1]
         return {}
 
 

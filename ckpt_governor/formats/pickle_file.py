@@ -6,7 +6,7 @@ import re
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.generic import GenericFile
-from ckpt_governor.formats.inert import Budget, Cut, Damaged, Failure, Inert, Unsupported, walk
+from ckpt_governor.formats.inert import Budget, Cut, Damaged, Failure, Inert, TooBig, Unsupported, walk
 from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, OpenFile
 from ckpt_governor.formats.naming import names_a_copy, suffix_of
 
@@ -36,7 +36,8 @@ class PickleFile(GenericFile):
     word = "pickle"
 
     def claims_file(self, name: str, head: bytes) -> bool:
-        return suffix_of(name) in _SUFFIXES or (_BEGINNING.match(head) is not None and names_a_copy(name))
+        begins = _BEGINNING.match(head) is not None or (len(head) < 3 and head[:1] == b"\x80")
+        return suffix_of(name) in _SUFFIXES or (begins and names_a_copy(name))
 
     def judge(self, files: Files) -> Judgement:
         with files.open("") as file:
@@ -55,7 +56,7 @@ def _judge(file: OpenFile) -> Judgement:
         return _shapeless("it is compressed and cannot be checked")
     if len(head) > 2 and not (_BEGINNING.match(head) or _OLD_BEGINNING.match(head)):
         return _shapeless("it does not begin as a pickle does, and cannot be checked")
-    arrays = _Arrays(file, Budget(opcodes=_OPCODES_MAX, memory=128 << 20))
+    arrays = _Arrays(file, Budget(_OPCODES_MAX, memory=64 << 20, bytes=16 << 20))
     end = 0
     try:
         while True:
@@ -81,6 +82,9 @@ class _Arrays:
         """The offset behind the bytes of an array, or the same one when this is none. Raises Failure and OSError."""
         if built.name != "NumpyArrayWrapper" or not built.module.endswith("joblib.numpy_pickle"):
             return at
+        self.budget.jumps -= 1
+        if self.budget.jumps < 0:
+            raise TooBig
         fields = built.fields()
         bytes = _array_bytes(fields.get("shape"), fields.get("dtype"))
         if bytes is None:  # an array of objects is a pickle of its own

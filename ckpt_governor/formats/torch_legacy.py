@@ -75,7 +75,7 @@ def _judge(file: OpenFile, files: Files) -> Judgement:
 
 def _index(file: OpenFile) -> tuple[list[tuple[int, bytes]], int]:
     """Of each storage how many bytes it has and how its length is written; and where the first of them lies."""
-    budget = Budget(opcodes=_OPCODES_MAX)
+    budget = Budget(_OPCODES_MAX, memory=128 << 20, bytes=32 << 20)
     magic = walk(file, 0, budget)
     version = walk(file, magic.end, budget)
     system = walk(file, version.end, budget)
