@@ -136,7 +136,7 @@ def _sources(files: Files) -> list[_Source]:
         found = [
             _Source(
                 member.name,
-                (member.device, member.inode, member.bytes, member.mtime_ns),
+                member,
                 member.mtime_ns,
                 lambda name=member.name: files.open(name),  # type: ignore[misc]
             )
