@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ckpt_governor.formats.composer import Composer
+from ckpt_governor.formats.dcp import Dcp
+from ckpt_governor.formats.deepspeed import DeepSpeed
 from ckpt_governor.formats.generic import GenericFile, GenericFolder, Shards
 from ckpt_governor.formats.gguf import Gguf
 from ckpt_governor.formats.hdf5 import Hdf5
 from ckpt_governor.formats.huggingface import HuggingFaceModel, HuggingFaceTrainer
 from ckpt_governor.formats.interface import Format
+from ckpt_governor.formats.megatron import Megatron
 from ckpt_governor.formats.msgpack_file import MsgpackFile
+from ckpt_governor.formats.nemo import Nemo
 from ckpt_governor.formats.npy import Npy
 from ckpt_governor.formats.orbax import Orbax
 from ckpt_governor.formats.pickle_file import PickleFile
@@ -28,6 +33,11 @@ FORMATS: tuple[Format, ...] = (
     TorchZip(),
     TorchLegacy(),
     Safetensors(),
+    Nemo(),
+    Megatron(),
+    DeepSpeed(),
+    Dcp(),
+    Composer(),
     Orbax(),
     TensorFlowBundle(),
     SavedModel(),
