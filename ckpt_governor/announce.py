@@ -96,7 +96,7 @@ class Announcer:
     def _save_ledger(self, ledger: Ledger, now_s: float, final: bool) -> None:
         saved = self._saved
         if saved is None or _urgent(ledger) != _urgent(saved) or final:
-            asked = saved is None or ledger.request != saved.request
+            asked = ledger.request != (None if saved is None else saved.request)
             replace_file(self._paths.of("ledger.json"), encode_ledger(ledger), durable=asked or final)
         elif now_s - self._saved_s >= LEDGER_EVERY_S and _lazy(ledger) != _lazy(saved):
             replace_file(self._paths.of("ledger.json"), encode_ledger(ledger))
@@ -117,7 +117,7 @@ class Announcer:
             tuple(reading.value for reading in readings),
             numbers,
         )
-        asked = self._state_key is None or _visible_request(ledger) != self._visible
+        asked = _visible_request(ledger) != self._visible
         with_us_s = window_s(numbers, cost, ledger)
 
         def encoded(now_s: float) -> str:

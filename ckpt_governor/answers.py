@@ -83,7 +83,7 @@ def take_answers(world: Observation, ledger: Ledger) -> Ledger:
         elif copy.status is CopyStatus.UNKNOWN and answers(copy, ledger.request):
             ledger = _take_unknown(copy, world, ledger)
     ledger = _mend(world, ledger)
-    return close_request(_age(world, ledger))
+    return close_request(aged(world, ledger))
 
 
 def _take_sound(copy: Copy, world: Observation, ledger: Ledger) -> Ledger:
@@ -220,8 +220,8 @@ def _mend(world: Observation, ledger: Ledger) -> Ledger:
     return ledger
 
 
-def _age(world: Observation, ledger: Ledger) -> Ledger:
-    """How stale the newest sound copy ever was while training went on."""
+def aged(world: Observation, ledger: Ledger) -> Ledger:
+    """The ledger that knows how stale the newest sound copy ever was while training went on."""
     if ledger.run.ended_s is not None:
         return ledger
     age_s = unsaved_s(world, ledger)

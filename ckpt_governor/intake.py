@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from attrs import evolve
 
 from ckpt_governor.conditions import TRAITS, Condition, Kind
@@ -87,10 +89,6 @@ def _take_in_failure(world: Observation, ledger: Ledger) -> Ledger:
 def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> tuple[Notice, ...]:
     """The end of the allotted time as a notice, once it is near enough to matter."""
     started_s = ledger.run.job_started_s
-    ends = [("job.json", world.job.ends_s)]
-    if numbers.duration_s is not None:
-        ends.append(("duration", started_s + numbers.duration_s))
-    ahead_s = max(LOOK_AHEAD_S, 2.0 * (costs.need_s or 0.0))
     return tuple(
         Notice(
             identity=f"walltime:{source}:{ledger.run.job_identity or format(ledger.run.started_s, '.0f')}",
@@ -99,9 +97,27 @@ def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: C
             deadline_s=end_s,
             source=source,
         )
-        for source, end_s in ends
-        if end_s is not None and end_s - world.now_s <= ahead_s
+        for source, end_s in _ends(world, numbers, ledger)
+        if end_s - world.now_s <= _ahead_s(costs)
     )
+
+
+def end_wait_s(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> float:
+    """Seconds until an end of the allotted time comes near enough to matter; infinity when none will."""
+    waits_s = [end_s - _ahead_s(costs) - world.now_s for _, end_s in _ends(world, numbers, ledger)]
+    return min((wait_s for wait_s in waits_s if wait_s > 0), default=inf)
+
+
+def _ends(world: Observation, numbers: Numbers, ledger: Ledger) -> list[tuple[str, float]]:
+    """The ends of the allotted time that are known, with who told them."""
+    ends = [] if world.job.ends_s is None else [("job.json", world.job.ends_s)]
+    if numbers.duration_s is not None:
+        ends.append(("duration", ledger.run.job_started_s + numbers.duration_s))
+    return ends
+
+
+def _ahead_s(costs: Costs) -> float:
+    return max(LOOK_AHEAD_S, 2.0 * (costs.need_s or 0.0))
 
 
 def _each_once(notices: tuple[Notice, ...]) -> list[tuple[Notice, tuple[str, ...]]]:

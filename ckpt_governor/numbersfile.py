@@ -23,12 +23,17 @@ class NumbersFile:
         self._path, self._settings = path, settings
         self._signature: tuple[int, ...] | None = None
         self._signature_s = 0.0
+        self._loaded = False
         self.numbers = Numbers()
         self.trouble: Trouble | None = None
 
     def load(self) -> None:
-        """The first read. Raises RecordError or ValueError: then nothing starts."""
-        self.numbers = self._with_flags(self._read())
+        """The first read. Raises RecordError or ValueError: then nothing starts.
+
+        Once they were good, damage changes nothing: a governor that waits for its turn goes on waiting.
+        """
+        if not self._loaded:
+            self.numbers, self._loaded = self._with_flags(self._read()), True
 
     def refresh(self, now_s: float) -> None:
         """Takes a change in, or says once what is wrong with it."""
@@ -42,7 +47,7 @@ class NumbersFile:
         except ValueError as error:
             if now_s - self._signature_s >= SECOND_LOOK_S:
                 text = f"{error}; the last good numbers stay"
-                self.trouble = Trouble(key="numbers", reason="numbers", text=text)
+                self.trouble = Trouble(key=f"numbers:{text}", reason="numbers", text=text)
 
     def _look(self) -> tuple[int, ...] | None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from attrs import evolve
 from filelock import FileLock, Timeout
@@ -27,22 +28,17 @@ from ckpt_governor.observe.glue import GlueLook, GlueReader
 from ckpt_governor.observe.host import run_token, volume
 from ckpt_governor.observe.job import JobEye
 from ckpt_governor.pointers import lagging
-from ckpt_governor.quiet import Quiet, Tick, is_settled, seen_key
+from ckpt_governor.quiet import Quiet, Tick, is_settled, rest_until_s, rested, seen_key
 from ckpt_governor.receipt import Receipt, receipt
 from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
-from ckpt_governor.rules import window_s, window_wait_s
+from ckpt_governor.rules import window_s
 from ckpt_governor.settings import POLL_BUSY_S, Settings
-from ckpt_governor.situation import situation_of
 
 REQUEST_ID_MAX = 2**53 - 2**30
 """A damaged file must not push the ids to where JSON readers lose their last digits."""
 LEDGER_BYTES_MAX = 4 * 1024 * 1024
 SAME_RUN_GAP_S = 600.0
 """A governor that comes back later than this after the last look begins another run."""
-
-
-QUIET_S_MAX = 15.0
-"""All is looked at and decided anew after this time, also when nothing changed: free space, the job's process."""
 
 
 class NotOwner(Exception):
@@ -190,18 +186,21 @@ class Unit:
         # The volume's clock minus the steady axis; copies before glue, so that no copy seems older than its mark.
         look = self._scanner.look(moment.now_s, self._offset_s + moment.wall_minus_steady_s)
         glue = self._glue.look(moment, self._offset_s)
+        if glue.missing:
+            with suppress(OSError):  # the next look says it, should it be more than somebody's cleaning up
+                make_control(self.paths)
         key = (*seen_key(look, glue, notices, job, numbers), self.numbers_file.trouble)
         if (
             self._quiet is not None
             and key == self._quiet.key
             and moment.now_s < self._quiet.until_s
-            and not self.write_error
-            and not final
+            and not (self.write_error or look.partial or final)
         ):
             self._look_s = moment.now_s
             self.write_error = self._announcer.beat(moment)
             wait_s = max(0.02, min(self.settings.poll_s, self._quiet.until_s - moment.now_s))
             return evolve(self._quiet.tick, wait_s=wait_s)
+        self.ledger = rested(self.world, self.ledger, self._look_s)
         world = self.observe(moment, numbers, look, glue, notices, job)
         outcome = decide(world, numbers, self.ledger)
         # Without the lock nothing may be written: another one may decide here, or a link stand in its place.
@@ -227,8 +226,7 @@ class Unit:
         unclear = tick.again or look.partial or self.write_error or self._lock is None
         if unclear or not is_settled(tick.world, tick.ledger):
             return None
-        now_s = tick.world.now_s
-        until_s = now_s + min(QUIET_S_MAX, window_wait_s(situation_of(tick.world, numbers, tick.ledger)))
+        until_s = rest_until_s(tick.world, numbers, tick.ledger)
         return Quiet(key=key, until_s=until_s, tick=evolve(tick, decisions=()))
 
     def observe(
@@ -324,6 +322,7 @@ class Unit:
 
         ``finished``: the job has come to its own good end, so that its next start is no restart after a death.
         """
+        self.ledger = rested(self.world, self.ledger, None if self._quiet is None else moment.now_s)
         account = self.receipt(moment)
         run = self.ledger.run
         exposure_s = self.ledger.exposure_s + max(0.0, moment.now_s - run.started_s)

@@ -6,12 +6,14 @@ import json
 import os
 
 import pytest
+from formats.making import torch_zip
 
 import ckpt_governor.unit as unit_module
 from ckpt_governor.files import paths_of
 from ckpt_governor.observe.clock import Clock
+from ckpt_governor.quiet import QUIET_S_MAX
 from ckpt_governor.settings import Settings
-from ckpt_governor.unit import QUIET_S_MAX, Unit
+from ckpt_governor.unit import Unit
 
 BEGIN_S = 1764424800.0
 
@@ -115,6 +117,50 @@ def test_numbers_that_change_are_in_the_next_state_however_quiet_the_unit_is(han
     assert (hands.state()["no_us_s"], hands.state()["with_us_s"]) == (360, 9000)
     hands.pass_s(40)  # beats of the quiet unit tell the same
     assert (hands.state()["no_us_s"], hands.state()["with_us_s"]) == (360, 9000)
+
+
+def test_a_unit_that_turns_blind_is_told_at_the_next_look(hands):
+    hands.pass_s(3)
+    hands.glue.rmdir()
+    hands.glue.write_text("no folder")
+    assert hands.pass_s(1) == [("unknown", "blind")]
+
+
+def test_the_receipt_knows_how_stale_the_copy_became_while_the_unit_rested(hands):
+    hands.pass_s(14)
+    assert hands.unit.close(hands.clock.moment()).stalest_s == pytest.approx(13.0, abs=1.01)
+
+
+def test_a_change_after_a_rest_finds_how_stale_the_copy_was_until_then(hands):
+    hands.pass_s(12)
+    (hands.state_file.parent.parent / "step_1.pt").write_bytes(torch_zip())
+    hands.pass_s(1)
+    assert hands.unit.ledger.run.stalest_s == pytest.approx(11.0, abs=1.01)
+
+
+@pytest.mark.parametrize("duration_s", [607, 612, 620])
+def test_the_end_of_the_allotted_time_is_looked_ahead_at_in_time(tmp_path, monkeypatch, duration_s):
+    hands = Hands(tmp_path, monkeypatch, duration=f"{duration_s}s")
+    hands.pass_s(duration_s - 600 - 2)
+    assert hands.state()["conditions"]["risk.walltime"] == 0
+    hands.pass_s(3)
+    assert hands.state()["conditions"]["risk.walltime"] == 1
+    hands.unit.release()
+
+
+def test_a_second_fault_in_the_numbers_is_told_too(hands):
+    numbers = hands.unit.paths.of("numbers.json")
+    for text in ('{"v": 1, "with_us": "soon"}', '{"v": 1, "with_us": "2h", "no_us": {}}'):
+        with open(numbers, "w") as file:
+            file.write(text)
+        assert hands.pass_s(3) == [("unknown", "numbers")]
+
+
+def test_a_glue_folder_that_was_deleted_is_made_again_at_the_next_look(hands):
+    hands.pass_s(3)
+    hands.glue.rmdir()
+    hands.pass_s(1)
+    assert hands.glue.is_dir()
 
 
 def rewrite_in_one_step_of_the_clock(path, text):

@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ckpt_governor.announce as announce_module
+import ckpt_governor.quiet as quiet_module
 import ckpt_governor.unit as unit_module
 from ckpt_governor.files import paths_of, replace_file
 from ckpt_governor.observe.clock import Clock
+from ckpt_governor.receipt import Receipt
 from ckpt_governor.settings import Settings
 from ckpt_governor.unit import Unit
 
@@ -35,7 +37,7 @@ class Side:
 
     def tick(self, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
         """One look; what was said, and what the job can read."""
-        monkeypatch.setattr(unit_module, "QUIET_S_MAX", self.quiet_s)
+        monkeypatch.setattr(quiet_module, "QUIET_S_MAX", self.quiet_s)
         tick = self.unit.tick(self.clock.moment())
         said = [(line.verdict.value, line.reason) for line in tick.decisions if line.reason != "free-space"]
         state = json.loads((self.folder / ".ckpt-governor" / "state.json").read_bytes())
@@ -112,9 +114,9 @@ class Twins:
         else:
             self.write(f"{CONTROL}/glue/job.json", json.dumps({"v": 1, "duration": name}).encode())
 
-    def close(self) -> None:
-        for side in self.sides:
-            side.unit.release()
+    def close(self) -> list[Receipt]:
+        """What each one's run came to."""
+        return [side.unit.close(side.clock.moment()) for side in self.sides]
 
 
 NAMES = st.sampled_from(["step-1.pt", "step-2.pt", "step-3.pt"])
@@ -129,7 +131,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("take"), NOTICES, st.just(0)),
     st.tuples(st.just("numbers"), DURATIONS, st.sampled_from(["none", "10s"])),
     st.tuples(st.just("ending"), st.just(""), st.just(0)),
-    st.tuples(st.just("job"), st.sampled_from(["3s", "60s"]), st.just(0)),
+    st.tuples(st.just("job"), st.sampled_from(["3s", "60s", "610s", "630s"]), st.just(0)),
 )
 
 
@@ -144,4 +146,5 @@ def test_resting_changes_nothing_that_is_said(tmp_path_factory, history):
                 for resting, awake in twins.pass_s(seconds):
                     assert resting == awake, f"at {twins.now_s} s"
         finally:
-            twins.close()
+            awake_receipt, resting_receipt = twins.close()
+        assert resting_receipt == awake_receipt

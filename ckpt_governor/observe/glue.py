@@ -43,6 +43,8 @@ class GlueLook:
     seen_id: int | None = None
     troubles: tuple[Trouble, ...] = ()
     blind: str = ""
+    missing: bool = False
+    """The folder is not there: nobody can announce anything."""
     unread: tuple[str, ...] = ()
     """Names of drop-in files that are there although nothing can be said of them yet, or any more."""
     look_again_s: float | None = None
@@ -86,12 +88,10 @@ class GlueReader:
         try:
             names, surplus = self._names()
         except FileNotFoundError:
-            names, surplus = (
-                [],
-                0,
-            )  # nobody dropped anything yet; the folder is made again with the next state
+            names, surplus = None, 0
         except OSError as error:
             return GlueLook(blind=f"glue cannot be read: {words_of(error)}")
+        missing, names = names is None, names or []
         for name in set(self._files) - set(names):
             self._forget(name)
         troubles: list[Trouble] = []
@@ -106,6 +106,7 @@ class GlueReader:
         )
         job, seen = self._files.get("job.json"), self._files.get("seen")
         return GlueLook(
+            missing=missing,
             notices=notices,
             ending=self._ending(moment, volume_offset_s),
             job=job.job if job is not None else None,

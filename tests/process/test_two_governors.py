@@ -84,3 +84,18 @@ def test_one_look_by_cron_leaves_a_unit_that_is_watched_alone(unit, govern, proc
     once = processes[-1]
     assert once.ended() == 0
     assert once.printed().startswith("waiting · ")
+
+
+def test_one_that_waits_is_not_driven_off_by_numbers_that_are_being_edited(unit, govern, processes):
+    unit.control.mkdir(exist_ok=True)
+    numbers = unit.control / "numbers.json"
+    numbers.write_text('{"v": 1, "with_us": "2h"}')
+    first = govern(*OPTIONS)
+    second = second_governor(unit, processes)
+    numbers.write_text('{"with_us": ')
+    wait_until(lambda: first.lines("unknown", "numbers"), "the damage was never told")
+    first.process.send_signal(signal.SIGKILL)
+    wait_until(lambda: "taking over" in second.printed() or not second.running(), "it never took over")
+    wait_until(lambda: second.lines("unknown", "numbers"), "the damage was never told by the second one")
+    assert second.running()
+    assert unit.state()["with_us_s"] == 7200
