@@ -9,7 +9,8 @@ import pytest
 from formats.making import judged, torch_zip
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import FORMATS, format_of_file, format_of_folder, group_of, stages_beside
+from ckpt_governor.formats import format_of_file, format_of_folder, group_of, stages_beside
+from ckpt_governor.formats.registry import FORMATS
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 
