@@ -73,8 +73,9 @@ def check(
             worker.join()
     if run.failure is not None:
         raise run.failure
-    wrong = [f"{plan.pieces[number].what} is cut" for number in sorted(cut | run.cut)]
-    wrong += run.wrong_ones()
+    cut |= run.cut
+    wrong = [f"{plan.pieces[number].what} is cut" for number in sorted(cut)]
+    wrong += run.wrong_ones(cut)
     return Found(_together(wrong), sum(run.done_bytes), run.unread)
 
 
@@ -197,9 +198,11 @@ class _Run:
             yield view
             self.done_bytes[worker] += len(view)
 
-    def wrong_ones(self) -> Iterator[str]:
+    def wrong_ones(self, cut: set[int]) -> Iterator[str]:
         """Of every piece that was read to its end and is wrong, in the order of the plan."""
         for number, piece in enumerate(self._pieces):
+            if number in cut:
+                continue
             said = self._said.get(number, "")
             if not callable(piece.expected):
                 parts = [(self._sums.get((number, one.offset)), one.length) for one in _cut(number, piece)]

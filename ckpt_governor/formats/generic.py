@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member
-from ckpt_governor.formats.manifest import MANIFEST, is_beginning_of_manifest
+from ckpt_governor.formats.manifest import MANIFEST
 from ckpt_governor.formats.naming import (
     CONCATENATED_SUFFIXES,
     COPY_SUFFIXES,
@@ -141,9 +141,8 @@ def _judge_members(files: Files) -> tuple[Judgement | None, bool]:
 
 def _temporary_is_newest(files: Files) -> str:
     """A writer that died in the middle leaves its temporary as the last thing it touched."""
-    parts = (member for member in files.members if not is_beginning_of_manifest(member.name))
-    newest = max(parts, key=lambda member: member.mtime_ns, default=None)
-    return newest.name if newest and is_temporary(newest.name) and not is_log(newest.name) else ""
+    newest = max(files.members, key=lambda member: member.mtime_ns)
+    return newest.name if is_temporary(newest.name) and not is_log(newest.name) else ""
 
 
 def _marked_done(files: Files) -> bool:

@@ -44,12 +44,6 @@ def manifest_beside(name: str) -> str:
     return f"{name}.{MANIFEST}"
 
 
-def is_beginning_of_manifest(name: str) -> bool:
-    """Whether somebody died who had begun to write one: that was after the last byte of the copy."""
-    last = name.rpartition("/")[2]
-    return last.startswith(f".{MANIFEST}.") and last.endswith(".tmp")
-
-
 def judge_by_manifest(format: Format, files: Files) -> Judgement:
     """What the copy's own format says, and what its manifest adds. Raises OSError."""
     judgement = format.judge(files)

@@ -39,11 +39,11 @@ _TEMPORARY = re.compile(
     r"^(?:\.tmp.+|tmp[a-z0-9_]{8}(?:\..+)?"  # those of safetensors and of mkstemp say nothing of the final name
     r"|tmp[-_](?P<after>.+)"
     r"|(?P<before>.+?)(?:\.(?:tmp|temp|part|partial|incomplete|bck|__lock)(?:[.\-_]?[0-9a-f]+)?"
-    r"|\.tmp[.\-_].+|_temp|\.orbax-checkpoint-tmp.*|-unfinished)"
+    r"|\.tmp[.\-_].+|_te?mp|\.orbax-checkpoint-tmp.*|-unfinished)"
     r"|\.(?P<within>.+)\.[A-Za-z0-9]{6})$",  # rsync
     re.ASCII | re.DOTALL,
 )
-_IGNORED_BEGINNINGS = (".nfs", ".fuse_hidden", ".~lock")
+_IGNORED_BEGINNINGS = (".nfs", ".fuse_hidden", ".~lock", ".manifest.json.tmp")
 
 # A word with a number, or a number alone, or one before the word "steps".
 _TOKEN = re.compile(
