@@ -72,7 +72,7 @@ def _judge(file: OpenFile, files: Files) -> Judgement:
         return Judgement(
             Structure.SHAPELESS, f"{file.size - expected} bytes follow its end, and cannot be checked"
         )
-    return judge_tail(file, files, data_at)
+    return judge_tail(file, files, data_at, may_be_sparse=False)
 
 
 def _rounded(count: int, alignment_bytes: int) -> int:

@@ -80,6 +80,9 @@ class OpenFile(Protocol):
     def read_at(self, offset: int, count: int) -> bytes:
         """Up to ``count`` bytes; fewer at the end of the file. Raises OSError."""
 
+    def keeps_written_zeros(self) -> bool:
+        """Whether a hole in it is a place where nobody has written; False when zeros may have become one."""
+
     def tail_hole(self) -> int | None:
         """Where the hole begins that reaches the end of the file; None when there is none or none can be seen."""
 
@@ -136,6 +139,8 @@ class Format:
     """Its name in every line, file and table."""
     misses_by_elders: bool = False
     """Nothing in a copy tells all the files that belong to it: what its elders all had is missed in it, too."""
+    marks: frozenset[str] = frozenset()
+    """Where that does not hold, those of its members that are missed all the same when the elders had them."""
     stages_beside: bool = False
     """At its peak a write holds the bytes of two new copies on the volume. A temporary that is renamed into place
     is one copy, also when it replaces an old one: the old one's bytes are not free space to begin with."""

@@ -76,7 +76,7 @@ def _judge(file: OpenFile, files: Files) -> Judgement:
     try:
         _walk(forward)
         if forward.at == file.size:
-            return judge_tail(file, files, 0)
+            return judge_tail(file, files, 0, may_be_sparse=False)
         more = forward.take(1)[0]
     except Uncheckable as bound:
         return Judgement(Structure.SHAPELESS, str(bound))

@@ -39,6 +39,7 @@ class Orbax(Format):
     """Of a folder that can be renamed the name says that it is whole; of all others their marks do."""
 
     word = "orbax"
+    marks = frozenset([_COMMIT_TIMES, _COMMITTED])
 
     def watches_beside(self, name: str) -> tuple[str, ...]:
         return (done_name(name),)

@@ -8,6 +8,7 @@ import os
 import stat
 
 from ckpt_governor.formats.interface import OpenFile
+from ckpt_governor.formats.volumes import keeps_written_zeros
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,6 +52,7 @@ class RegularFile:
             raise
         self.size = seen.st_size
         self.mtime_ns = seen.st_mtime_ns
+        self._device = seen.st_dev
 
     def read_at(self, offset: int, count: int) -> bytes:
         """Up to ``count`` bytes; fewer at the end of the file."""
@@ -78,7 +80,9 @@ class RegularFile:
     def will_need(self, offset: int, length: int) -> None:
         """Tells the system that these bytes are wanted soon and once: what others have in memory stays there."""
         with contextlib.suppress(OSError):
-            if not self._is_in_memory(offset + length - 1):  # to tell it all the same costs a part of what it saves
+            if not self._is_in_memory(
+                offset + length - 1
+            ):  # to tell it all the same costs a part of what it saves
                 os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_NOREUSE)
                 os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
@@ -88,6 +92,10 @@ class RegularFile:
             return os.preadv(self._descriptor, [bytearray(1)], max(0, offset), os.RWF_NOWAIT) == 1
         except OSError:
             return False
+
+    def keeps_written_zeros(self) -> bool:
+        """Whether a hole in it is a place where nobody has written; False when zeros may have become one."""
+        return keeps_written_zeros(self._device)
 
     def tail_hole(self) -> int | None:
         """Where the hole begins that reaches the end of the file; None when there is none or none can be seen."""
@@ -131,6 +139,10 @@ class Window:
         if offset < 0:
             return b""
         return self._file.read_at(self._at + offset, min(count, self.size - offset))
+
+    def keeps_written_zeros(self) -> bool:
+        """As the whole file."""
+        return self._file.keeps_written_zeros()
 
     def tail_hole(self) -> int | None:
         """None: where the whole file has a hole is for its own format to ask."""

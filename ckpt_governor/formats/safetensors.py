@@ -65,7 +65,7 @@ def _judge_sizes(file: OpenFile, files: Files, index: bytes) -> Judgement:
         return _incomplete(f"{expected - file.size} of {expected} bytes are missing")
     if file.size > expected:
         return _incomplete(f"{file.size - expected} bytes more than its index tells")
-    return judge_tail(file, files, 8 + len(index))
+    return judge_tail(file, files, 8 + len(index), may_be_sparse=False)
 
 
 def _incomplete(why: str) -> Judgement:

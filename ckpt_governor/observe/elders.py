@@ -14,7 +14,7 @@ ELDERS_MAX = 3
 PARTS_MAX = 4096
 """Of a copy with more files nothing is missed: their names are made by a rule that its format knows."""
 
-_NUMBER = re.compile("[0-9]+|[0-9a-f]{8,}")
+_NUMBER = re.compile("[0-9a-f]{16,}|[0-9]+")
 
 
 def kind_of(name: str) -> str:
@@ -27,7 +27,8 @@ def lacks(kept: Kept, others: Iterable[Kept]) -> str:
 
     What the copy right before it lacked as well is missed no more: whoever saves has changed what is saved.
     """
-    if kept.format is None or not kept.format.misses_by_elders or kept.mark is None:
+    format = kept.format
+    if format is None or kept.mark is None or not (format.misses_by_elders or format.marks):
         return ""
     elders = _elders(kept, others)
     full = [elder for elder in elders if not elder.lacks][-ELDERS_MAX:]
@@ -66,4 +67,6 @@ def _parts(kept: Kept) -> set[str]:
     if len(kept.members) > PARTS_MAX:
         return set()
     names = (member.name for member in kept.members if member.name not in MARKERS)
+    if kept.format is not None and not kept.format.misses_by_elders:
+        return set(kept.format.marks.intersection(names))
     return {kind_of(name) for name in names if not is_temporary(name)}

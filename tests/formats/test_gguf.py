@@ -124,6 +124,7 @@ def test_no_bytes_make_the_check_fail_in_another_way(noise, at, gone):
         assert judge(data).structure in (COMPLETE, INCOMPLETE, SHAPELESS)
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_an_end_that_nobody_wrote_is_left_open_while_it_is_young(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(gguf([("a", (50_000,), 0, 200_000)]))

@@ -138,6 +138,7 @@ def test_a_file_on_disk_is_judged_alike(tmp_path):
     assert judged("msgpack", path).structure is INCOMPLETE
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_an_end_that_nobody_wrote_is_left_open_while_it_is_young_also_within_the_last_array(tmp_path):
     path = tmp_path / "checkpoint_100"
     path.write_bytes(msgpack({"a": DATA * 50}))

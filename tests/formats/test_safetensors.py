@@ -104,12 +104,14 @@ def with_hole(tmp_path):
     return write
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_a_young_file_with_an_unwritten_end_is_left_open(with_hole):
     judgement = judged("safetensors", with_hole(100_000), age_s=1.0)
     assert (judgement.structure, judgement.provisional) == (INCOMPLETE, True)
     assert judgement.why.endswith("bytes were never written")
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_an_unwritten_end_that_moved_is_a_write_and_stays_incomplete_when_it_stops(with_hole):
     first = judged("safetensors", with_hole(100_000), age_s=1.0)
     second = judged("safetensors", with_hole(500_000), age_s=1.0, former=first)
@@ -118,6 +120,7 @@ def test_an_unwritten_end_that_moved_is_a_write_and_stays_incomplete_when_it_sto
     assert not second.provisional
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_an_unwritten_end_that_never_moved_is_believed_to_be_zeros(with_hole):
     first = judged("safetensors", with_hole(100_000), age_s=1.0)
     judgement = judged("safetensors", with_hole(100_000), age_s=60.0, former=first)
@@ -125,6 +128,7 @@ def test_an_unwritten_end_that_never_moved_is_believed_to_be_zeros(with_hole):
     assert judgement.why.endswith("were never written and read as zeros")
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_a_sparse_copy_that_is_old_is_complete_at_first_sight(with_hole):
     assert judged("safetensors", with_hole(100_000), age_s=60.0).structure is COMPLETE
 
@@ -138,3 +142,11 @@ def test_it_is_recognised_by_name_or_by_bytes():
     assert word_of("model.safetensors", b"") == "safetensors"
     assert word_of(".tmpAbCdEf", WHOLE[:512]) == "safetensors"
     assert word_of("notes.txt2", b"{ a text in braces") is None
+
+
+@pytest.mark.usefixtures("volume_that_stores_what_is_written")
+def test_where_written_zeros_stay_an_unwritten_end_is_never_whole_however_old(with_hole):
+    for age_s in (1.0, 9999.0):
+        judgement = judged("safetensors", with_hole(100_000), age_s=age_s)
+        assert (judgement.structure, judgement.provisional) == (INCOMPLETE, False)
+    assert judged("safetensors", with_hole(len(BIG))).structure is COMPLETE
