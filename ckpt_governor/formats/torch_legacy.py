@@ -70,7 +70,7 @@ def _judge(file: OpenFile, files: Files) -> Judgement:
         return Judgement(
             Structure.SHAPELESS, f"{file.size - end} bytes follow its end, and cannot be checked"
         )
-    return judge_tail(file, files, last_at)
+    return judge_tail(file, files, last_at, may_be_sparse=False)
 
 
 def _index(file: OpenFile) -> tuple[list[tuple[int, bytes]], int]:

@@ -2,9 +2,10 @@
 
 Where the file system stores what is written, and the format's writers write all, a hole at the end is the answer.
 Elsewhere it is not: a writer that sets the size first leaves a hole that reaches the end of the file and shrinks as it
-writes, and a sound copy may have such a hole, too, made by ``cp --sparse`` of tensors that end in zeros, or on a volume that stores zeros as
-holes. What tells them apart is movement: a hole that shrank under our eyes is a write, one that never moved is
-believed to be zeros. Only while a hole is so young that it could not have moved yet, the question is left open.
+writes, and a sound copy may have such a hole, too: an array that was mapped and never filled, a ``cp --sparse``, or a
+volume that stores zeros as holes. What tells them apart is movement: a hole that shrank under our eyes is a write, one
+that never moved is believed to be zeros. Only while a hole is so young that it could not have moved yet, the question
+is left open.
 """
 
 from __future__ import annotations

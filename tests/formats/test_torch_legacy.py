@@ -138,6 +138,7 @@ def test_lengths_that_a_file_merely_claims_cost_nothing(judge):
     assert judgement.why.endswith("bytes are missing")
 
 
+@pytest.mark.usefixtures("volume_that_stores_zeros_as_holes")
 def test_an_end_that_nobody_wrote_is_left_open_while_it_is_young(tmp_path):
     data = one("Float", 1 << 20, 4)
     path = tmp_path / "model.pt"
