@@ -6,8 +6,8 @@ the same sizes at every step, they tell only while a shard is still short. What 
 
 - Shards that are younger than the index with which they once were seen whole: strong, somebody writes over them.
 - Shards that are younger at first sight: a write, or ``cp -r`` and downloads, which give new times in any order. So it
-  counts only when so much time lies between that nobody copies this slowly, and when ``ctime`` says that the time was
-  not set by hand, as rsync, tar and object stores do. Otherwise nothing is claimed: it has no shape.
+  counts only when so much time lies between that nobody copies this slowly, and when ``ctime`` says that neither time
+  was set by hand, as rsync, tar and object stores do. Otherwise nothing is claimed: it has no shape.
 - Equal times, or times that differ by what clocks of two nodes do: nothing.
 
 An index that somebody touches, or replaces by one of the same bytes, is another index, of which nothing is remembered.
@@ -100,6 +100,8 @@ class _Source(NamedTuple):
     name: str
     key: Key
     mtime_ns: int
+    written_here: bool
+    """Whether its time is known to be that of its write; of one in the unit itself it is not known."""
     open: Open
 
 
@@ -138,6 +140,7 @@ def _sources(files: Files) -> list[_Source]:
                 member.name,
                 member,
                 member.mtime_ns,
+                _written_here(member),
                 lambda name=member.name: files.open(name),  # type: ignore[misc]
             )
             for member in files.members
@@ -155,7 +158,7 @@ def _beside(files: Files, name: str) -> _Source:
     mtime_ns = files.mtime_ns_beside(name) or 0
     first = files.members[0] if files.members else None
     key = (first and (first.device, first.inode), name, size, mtime_ns)
-    return _Source(name, key, mtime_ns, lambda: files.open_beside(name))
+    return _Source(name, key, mtime_ns, False, lambda: files.open_beside(name))
 
 
 def _being_replaced(files: Files, sources: list[_Source]) -> str:
@@ -228,7 +231,8 @@ def _judge_times(files: Files, source: _Source, index: Index, listed: list[Membe
         return COMPLETE
     first = min(newer, key=lambda member: member.mtime_ns)
     pause_ns = first.mtime_ns - source.mtime_ns
-    if pause_ns > _COPY_PAUSE_NS + _COPY_NS_PER_BYTE * sum(member.bytes for member in listed):
+    copied_ns = _COPY_PAUSE_NS + _COPY_NS_PER_BYTE * sum(member.bytes for member in listed)
+    if source.written_here and pause_ns > copied_ns:
         seconds = pause_ns // 1_000_000_000
         return incomplete(
             f"it is being written over: {first.name} is {seconds} s newer than its {source.name}"
@@ -248,18 +252,31 @@ def _is_of(source: _Source, shard: str) -> bool:
 
 
 def _judge_ends(files: Files, index: Index, listed: list[Member]) -> Judgement:
-    """A shard of full size whose last item is an archive without an end: its tail was never written."""
+    """Shards of full size whose tail was never written: the last item of each is an archive, which has an end."""
     step = -(-len(listed) // _ENDS_READ_MAX) or 1
+    blank: list[str] = []
     for member in listed[::step]:
         shard = index.shards[member.name]
         if index.ended.get(member.name) == member or shard.bytes - shard.last_at < _END_BYTES:
             continue
         with files.open(member.name) as file:
             begin = file.read_at(shard.last_at, len(LOCAL))
-            if begin == LOCAL and file.read_at(shard.bytes - _END_BYTES, len(_END)) != _END:
-                return incomplete(f"{member.name}: its last item has no end record")
+            end = file.read_at(shard.bytes - _END_BYTES, _END_BYTES)
+        if begin == LOCAL and not end.startswith(_END):
+            return incomplete(f"{member.name}: its last item has no end record")
+        if not any(begin) and not any(end):
+            blank.append(member.name)
+            continue
+        index.archives = index.archives or begin == LOCAL
         index.ended[member.name] = member
+    if blank and (index.archives or _begins_as_archive(files, blank[0])):
+        return incomplete(f"{blank[0]}: its last item was never written")
     return COMPLETE
+
+
+def _begins_as_archive(files: Files, name: str) -> bool:
+    with files.open(name) as file:
+        return file.read_at(0, len(LOCAL)) == LOCAL
 
 
 def _judge_ranks(files: Files, sources: list[_Source]) -> Judgement | None:

@@ -49,6 +49,8 @@ class Index:
         self.shards = shards
         self.whole_ns: int | None = None
         """The latest time of a shard when all of them belonged to this index beyond doubt; None when never seen so."""
+        self.archives = False
+        """Whether an item was seen that is an archive; then all are."""
         self.ended: dict[str, Member] = {}
         """The shards whose end was read, as they were then."""
 

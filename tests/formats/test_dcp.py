@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 from formats.making import safetensors, torch_zip
@@ -116,11 +117,15 @@ def test_a_folder_of_no_items_is_complete(tmp_path):
     assert verdict(copy) == (COMPLETE, "")
 
 
-def test_a_tail_of_zeros_is_incomplete(copy):
-    whole = (copy / "__0_0.distcp").read_bytes()
-    (copy / "__0_0.distcp").write_bytes(whole[:-200] + bytes(200))
+@pytest.mark.parametrize(
+    ("zeros", "why"), [(200, "has no end record"), (1000, "was never written"), (1300, "was never written")]
+)
+def test_a_tail_of_zeros_is_incomplete(copy, zeros, why):
+    whole = (copy / "__1_0.distcp").read_bytes()
+    zeros = min(zeros, len(whole))
+    (copy / "__1_0.distcp").write_bytes(whole[:-zeros] + bytes(zeros))
     set_times(copy, *TWO_RANKS, ".metadata")
-    assert verdict(copy) == (INCOMPLETE, "__0_0.distcp: its last item has no end record")
+    assert verdict(copy) == (INCOMPLETE, f"__1_0.distcp: its last item {why}")
 
 
 def test_items_that_are_no_archives_are_judged_by_their_sizes(tmp_path):
@@ -272,12 +277,29 @@ def test_a_temporary_index_that_is_older_than_the_index_is_an_old_leftover(copy)
     assert verdict(copy) == (COMPLETE, "")
 
 
-def test_shards_a_whole_save_newer_than_the_index_at_first_sight_are_being_written_over(copy):
-    for name in TWO_RANKS:
-        (copy / name).write_bytes((copy / name).read_bytes())
-    structure, why = verdict(copy)
-    assert structure is INCOMPLETE
-    assert why.startswith("it is being written over: __0_0.distcp is ")
+@pytest.fixture
+def written_over(copy, monkeypatch):
+    """A copy whose shards are newer than its index by more than copying could take, all times being true."""
+    monkeypatch.setattr(dcp, "_COPY_PAUSE_NS", 50_000_000)
+    monkeypatch.setattr(dcp, "_CLOCKS_NS", 50_000_000)
+    for name in (".metadata", *TWO_RANKS):
+        data = (copy / name).read_bytes()
+        (copy / name).unlink()
+        (copy / name).write_bytes(data)
+        time.sleep(0.5)
+    return copy
+
+
+def test_shards_a_whole_save_newer_than_the_index_at_first_sight_are_being_written_over(written_over):
+    assert verdict(written_over) == (
+        INCOMPLETE,
+        "it is being written over: __0_0.distcp is 0 s newer than its .metadata",
+    )
+
+
+def test_an_index_whose_time_was_set_by_hand_proves_no_write_at_first_sight(written_over):
+    os.utime(written_over / ".metadata", (WRITTEN_S, WRITTEN_S))
+    assert verdict(written_over) == (SHAPELESS, "__0_0.distcp is newer than its .metadata")
 
 
 def test_copies_whose_files_got_new_times_in_any_order_are_not_called_incomplete(copy):
