@@ -149,4 +149,6 @@ def test_where_written_zeros_stay_an_unwritten_end_is_never_whole_however_old(wi
     for age_s in (1.0, 9999.0):
         judgement = judged("safetensors", with_hole(100_000), age_s=age_s)
         assert (judgement.structure, judgement.provisional) == (INCOMPLETE, False)
-    assert judged("safetensors", with_hole(len(BIG))).structure is COMPLETE
+    path = with_hole(100_000)
+    path.write_bytes(BIG)
+    assert judged("safetensors", path).structure is COMPLETE
