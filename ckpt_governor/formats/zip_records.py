@@ -30,6 +30,9 @@ _TRAILING_BYTES_MAX = 65_557
 _TABLE_BYTES_MAX = 8 << 20
 _RECORDS_MAX = 50_000
 _SAMPLES = 5
+_WIDE = 0xFFFFFFFF
+"""In place of a number that has no room in 32 bits."""
+_ENTRY = struct.Struct("<4s4x2H4x3L3H8xL").unpack_from
 _CHUNK_BYTES = 1 << 20
 
 
@@ -109,17 +112,16 @@ def read_records(file: OpenFile, end: End) -> list[Record]:
 
 
 def _record(table: bytes, at: int) -> tuple[Record, int]:
-    if table[at : at + 4] != _CENTRAL or at + 46 > len(table):
-        raise Damage("its table of records is damaged")
-    flags, method, crc, packed, plain, name_bytes, extra_bytes, comment_bytes, header_at = struct.unpack_from(
-        "<2H4x3L3H8xL", table, at + 8
-    )
+    try:
+        mark, flags, method, crc, packed, plain, name_bytes, extra_bytes, comment_bytes, header_at = _ENTRY(table, at)
+    except struct.error:
+        raise Damage("its table of records is damaged") from None
     name_at = at + 46
     extra_at = name_at + name_bytes
     after = extra_at + extra_bytes + comment_bytes
-    if after > len(table):
+    if mark != _CENTRAL or after > len(table):
         raise Damage("its table of records is damaged")
-    if 0xFFFFFFFF in (packed, plain, header_at):
+    if packed == _WIDE or plain == _WIDE or header_at == _WIDE:
         plain, packed, header_at = _wide(table[extra_at : extra_at + extra_bytes], plain, packed, header_at)
     return Record(table[name_at:extra_at], method, crc, packed, header_at, flags), after
 

@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from formats.making import torch_zip
 
@@ -39,7 +39,11 @@ class _Called:
         return self.reduced
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]  # the one in C insists on importing what it names
+_IN_PYTHON: Any = vars(pickle)["_Pickler"]
+"""The one in C insists on importing what it names."""
+
+
+class _Pickler(_IN_PYTHON):  # type: ignore[misc]
     def save_global(self, obj: type, name: str | None = None) -> None:
         self._name(obj, obj.__module__, obj.__qualname__)
 
@@ -52,7 +56,7 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]  # the one i
         self.write(pickle.STACK_GLOBAL)
         self.memoize(obj)
 
-    dispatch: ClassVar[dict[type, object]] = {**pickle._Pickler.dispatch, Global: _save_named}  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[type, object]] = {**_IN_PYTHON.dispatch, Global: _save_named}
 
 
 class _Object:
