@@ -11,6 +11,7 @@ from ckpt_governor.formats.generic import GenericFolder, holds_copies
 from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member
 from ckpt_governor.formats.naming import COPY_SUFFIXES, suffix_of
 from ckpt_governor.formats.parts import incomplete, judge_absent, judge_json, unchecked
+from ckpt_governor.formats.zip_records import LOCAL, judge_archive
 
 _INDEX = re.compile(
     r"(?:.*/)?[^/]+\.(?:safetensors|bin)\.index(?:\.[A-Za-z0-9_]+)?\.json", re.ASCII | re.DOTALL
@@ -32,7 +33,12 @@ _ARGUMENTS_BYTES_READ_MAX = 1 << 16
 _COMPANIONS = (*_LATE, "training_args", "random_states")
 _INDEX_BYTES_READ_MAX = 16 << 20
 """More than a hundred thousand tensors; a longer index is not read, for time and memory."""
-_STATE_BYTES_READ_MAX = 16 << 20
+_TEXTS = frozenset(["generation_config.json", _TRAINER_STATE, *_CONFIGS])
+_ARCHIVES = (".pt", ".pth", ".bin")
+_ARCHIVE_BYTES_MIN = 16
+"""No pickle and no archive that torch writes is shorter."""
+_SMALL_BYTES_MAX = 16 << 20
+_SMALL_MAX = 256
 _INDEXES_MAX = 64
 
 # Indexes are searched instead of parsed: a fraction of the time, and no memory for their objects. Strings are taken
@@ -62,7 +68,7 @@ class HuggingFaceModel(GenericFolder):
         judgement = super().judge(files)
         if judgement.structure is not Structure.SHAPELESS:
             return judgement
-        return judge_indexes(files) or judgement
+        return _judge_small(files) or judge_indexes(files) or judgement
 
 
 class HuggingFaceTrainer(GenericFolder):
@@ -83,24 +89,45 @@ class HuggingFaceTrainer(GenericFolder):
         if judgement.structure is not Structure.SHAPELESS:
             return judgement
         there = {member.name: member for member in files.members}
-        state = there.get(_TRAINER_STATE)
-        if state is None:
+        wrong = _judge_small(files)
+        if wrong is not None:
+            return wrong
+        if _TRAINER_STATE not in there:
             why = f"its {_TRAINER_STATE} is not there yet"
             return incomplete(why) if _is_begun(files, there) else unchecked(why)
-        if state.bytes > _STATE_BYTES_READ_MAX:
-            return unchecked(f"{_TRAINER_STATE} is too long to be checked")
-        with files.open(_TRAINER_STATE) as file:
-            told = judge_json(file.read_at(0, file.size))
-        if told is Structure.INCOMPLETE:
-            return incomplete(f"{_TRAINER_STATE} is cut")
         weights = [member for member in files.members if _is_weights(member)]
         if not weights:
             return incomplete("no weights in it")
         indexed = judge_indexes(files) or COMPLETE
         if indexed.structure is not Structure.COMPLETE:
             return indexed
+        state = there[_TRAINER_STATE]
         newer = next((member for member in weights if member.mtime_ns > state.mtime_ns), None)
         return unchecked(f"{newer.name} is newer than its {_TRAINER_STATE}") if newer else COMPLETE
+
+
+def _judge_small(files: Files) -> Judgement | None:
+    """The small companions of a model, which are no copies by themselves: the first that has no end."""
+    looked_at = 0
+    for member in files.members:
+        is_text = member.name in _TEXTS
+        is_archive = member.name.startswith(_COMPANIONS) and member.name.endswith(_ARCHIVES)
+        if not (is_text or is_archive) or "/" in member.name or member.bytes > _SMALL_BYTES_MAX:
+            continue
+        looked_at += 1
+        if looked_at > _SMALL_MAX:
+            break
+        with files.open(member.name) as file:
+            if is_text:
+                if judge_json(file.read_at(0, file.size)) is Structure.INCOMPLETE:
+                    return incomplete(f"{member.name} is cut")
+            elif file.read_at(0, len(LOCAL)) == LOCAL:
+                judgement = judge_archive(file, lambda _: "")
+                if judgement.structure is Structure.INCOMPLETE:
+                    return incomplete(f"{member.name}: {judgement.why}")
+            elif file.size < _ARCHIVE_BYTES_MIN:
+                return incomplete(f"{member.name} is cut")
+    return None
 
 
 def _is_begun(files: Files, there: dict[str, Member]) -> bool:

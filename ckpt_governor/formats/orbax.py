@@ -21,6 +21,7 @@ _TEMPORARY = ".orbax-checkpoint-tmp"
 _TEXTS = re.compile(r"(?:.*/)?(?:_METADATA|_sharding|array_metadatas/process_[0-9]+)", re.ASCII | re.DOTALL)
 _DATA = re.compile(r"(?:.*/)?(?:d|ocdbt_data|ocdbt_meta)/[0-9a-f]{16,}", re.ASCII | re.DOTALL)
 _CHUNK = re.compile(r"[0-9]+(?:[./][0-9]+)*|c(?:[./][0-9]+)*", re.ASCII)
+_OF_A_PROCESS = "ocdbt.process_"
 _MAGIC = bytes.fromhex("0cdb3a2a")
 _HEADER_BYTES = 13
 _VERSION = 0
@@ -91,16 +92,28 @@ def _judge_commit(files: Files, there: dict[str, Member]) -> Judgement:
 
 
 def _stores(files: Files) -> Iterator[Judgement]:
-    """A manifest is written only where there is data; that of one process may tell of none."""
-    data = {
-        member.name.split("/d/")[0] for member in files.members if _DATA.fullmatch(member.name) is not None
-    }
-    for member in files.members:
-        folder, slash, last = member.name.rpartition("/")
-        if last != _MANIFEST or "ocdbt.process_" in folder or len(files.members) >= _MEMBERS_MAX:
-            continue
-        if not any(f"{place}/".startswith(folder + slash) for place in data):
-            yield incomplete(f"the data of {member.name} is missing")
+    """A manifest lies where there is data and nowhere else; that of one process may tell of none, and is not needed."""
+    if len(files.members) >= _MEMBERS_MAX:
+        return
+    names = {member.name for member in files.members}
+    data = {name.rpartition("/")[0] for name in names if _DATA.fullmatch(name) is not None}
+    above = {""} if data else set()
+    for place in data:
+        while place:
+            place = place.rpartition("/")[0]  # noqa: PLW2901 - one folder further up each time
+            above.add(place)
+    for place in sorted(data):
+        holder, slash, last = place.rpartition("/")
+        manifest = f"{holder}{slash}{_MANIFEST}"
+        if last == "d" and manifest not in names and _OF_A_PROCESS not in manifest:
+            yield incomplete(f"{manifest} is missing")
+    for name in sorted(names):
+        folder, _, last = name.rpartition("/")
+        if last == _MANIFEST and _OF_A_PROCESS not in folder and folder not in above:
+            yield incomplete(f"the data of {name} is missing")
+        item, slash, last = folder.rpartition("/")
+        if last == "array_metadatas" and f"{item}{slash}_METADATA" not in names:
+            yield incomplete(f"{item}{slash}_METADATA is missing")
 
 
 def _small_files(files: Files) -> Iterator[Judgement]:

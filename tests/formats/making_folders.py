@@ -141,6 +141,7 @@ def orbax_arrays(
     orbax_texts(folder)
     if newer:
         (folder / "array_metadatas").mkdir()
+        (folder / "_METADATA").write_text("{}")
         (folder / "array_metadatas" / "process_0").write_text('{"array_metadatas": []}')
     for name, (shape, chunks) in arrays.items():
         (folder / name).mkdir()

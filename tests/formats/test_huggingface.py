@@ -285,12 +285,27 @@ def test_every_cut_of_the_state_but_its_last_line_end_is_incomplete(checkpoint):
         assert only(checkpoint.parent).structure is (COMPLETE if count == len(whole) - 1 else INCOMPLETE)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "rng_state.pth", "training_args.bin"])
 def test_every_cut_of_a_part_is_incomplete(checkpoint, name):
     size = (checkpoint / name).stat().st_size
     for count in range(size - 1, -1, -9):
         os.truncate(checkpoint / name, count)
         assert only(checkpoint.parent).structure is INCOMPLETE
+
+
+@pytest.mark.parametrize("text", [b"", b"{", bytes(99)], ids=["empty", "cut", "zeros"])
+def test_a_text_without_its_end_is_incomplete(checkpoint, text):
+    (checkpoint / "config.json").write_bytes(text)
+    assert told(checkpoint.parent) == (INCOMPLETE, "config.json is cut")
+
+
+def test_what_lies_in_it_as_a_distributed_copy_is_judged_as_one(checkpoint):
+    shard = checkpoint / "pytorch_model_fsdp_0" / "__0_0.distcp"
+    shard.parent.mkdir()
+    shard.write_bytes(b"x" * 100)
+    os.utime(checkpoint / "trainer_state.json")
+    assert only(checkpoint.parent).structure is INCOMPLETE
+    assert only(checkpoint.parent).why.startswith("pytorch_model_fsdp_0: ")
 
 
 def test_a_checkpoint_without_weights_is_incomplete(checkpoint):

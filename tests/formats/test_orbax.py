@@ -127,6 +127,15 @@ def test_a_store_whose_data_is_gone_is_incomplete(step):
     assert told(step.parent) == (INCOMPLETE, "the data of default/manifest.ocdbt is missing")
 
 
+@pytest.mark.parametrize("name", ["manifest.ocdbt", "_METADATA"])
+def test_a_part_that_every_store_has_is_missed(step, name):
+    (step / "default" / "array_metadatas").mkdir()
+    (step / "default" / "array_metadatas" / "process_0").write_text("{}")
+    assert told(step.parent) == (COMPLETE, "")
+    (step / "default" / name).unlink()
+    assert told(step.parent) == (INCOMPLETE, f"default/{name} is missing")
+
+
 def test_a_process_may_have_written_nothing(step):
     shutil.rmtree(step / "default" / "ocdbt.process_0" / "d")
     assert told(step.parent) == (COMPLETE, "")
