@@ -163,7 +163,9 @@ def _claim(name: str, folder: Folder) -> tuple[Format, bool] | tuple[()]:
         format = format_of_folder(name, folder.files, folder.folders)
         return (format, False) if format is not None else ()
     promised = final_of(name)
-    copies = numbered_word(promised) or suffix_of(promised) in COPY_SUFFIXES or ".orbax-checkpoint-tmp" in name
+    copies = (
+        numbered_word(promised) or suffix_of(promised) in COPY_SUFFIXES or ".orbax-checkpoint-tmp" in name
+    )
     whole = copies or any(suffix_of(inner) in COPY_SUFFIXES for inner in folder.files)
     format = format_named("folder")
     return (format, True) if whole and format is not None else ()
