@@ -21,7 +21,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.dcp_index import Index, Indexes, Item, Key, Open, items
+from ckpt_governor.formats.dcp_index import Index, Indexes, Item, Key, Open, Shard, items
 from ckpt_governor.formats.inert import Cut, Damaged, Failure
 from ckpt_governor.formats.interface import (
     COMPLETE,
@@ -51,6 +51,7 @@ _COPY_PAUSE_NS = 60_000_000_000
 _COPY_NS_PER_BYTE = 100
 """Ten megabytes a second: nobody copies a checkpoint more slowly."""
 _ENDS_READ_MAX = 128
+_ENDS_READ_WITHOUT_SIZES_MAX = 4096
 _OTHERS_MAX = 4096
 _END = b"PK\5\6"
 _END_BYTES = 22
@@ -116,14 +117,13 @@ def judge_shards(files: Files) -> Judgement:
     there = {member.name: member for member in files.members}
     doubt = COMPLETE
     for source in sources:
-        try:
-            index = _INDEXES.get(source.key, source.open)
-        except (Cut, Damaged) as failure:
-            return incomplete(f"{source.name} is {'cut' if isinstance(failure, Cut) else 'damaged'}")
-        except Failure as failure:
-            doubt = unchecked(f"{source.name}: {failure}")
-            continue
-        judgement = _judge_index(files, there, source, index)
+        index = _INDEXES.get(source.key, source.open)
+        if isinstance(index.failure, Cut | Damaged):
+            return incomplete(f"{source.name} is {'cut' if isinstance(index.failure, Cut) else 'damaged'}")
+        if index.failure is not None:
+            judgement = _judge_without_sizes(files, source, index, str(index.failure))
+        else:
+            judgement = _judge_index(files, there, source, index)
         if judgement.structure is Structure.INCOMPLETE:
             return judgement
         doubt = judgement if judgement is not COMPLETE else doubt
@@ -193,8 +193,24 @@ def _judge_index(files: Files, there: dict[str, Member], source: _Source, index:
     judgement = _judge_times(files, source, index, listed + longer)
     if judgement.structure is Structure.INCOMPLETE:
         return judgement
-    ends = _judge_ends(files, index, listed)
+    some = listed[:: -(-len(listed) // _ENDS_READ_MAX) or 1]
+    ends = _judge_ends(files, index, some, index.shards)
     return next((one for one in (ends, doubt, judgement) if one is not COMPLETE), COMPLETE)
+
+
+def _judge_without_sizes(files: Files, source: _Source, index: Index, why: str) -> Judgement:
+    """Where the index is not read: whoever cuts an archive cuts its end record, and times tell what they tell."""
+    own = [
+        member
+        for member in files.members
+        if member.bytes and member.name.endswith(SHARD_SUFFIX) and _is_of(source, member.name)
+    ]
+    times = _judge_times(files, source, index, own)
+    if times.structure is Structure.INCOMPLETE:
+        return times
+    places = {member.name: Shard(member.bytes) for member in own}
+    ends = _judge_ends(files, index, own[:_ENDS_READ_WITHOUT_SIZES_MAX], places)
+    return unchecked(f"{source.name}: {why}") if ends is COMPLETE else ends
 
 
 def _judge_longer(files: Files, member: Member, source: _Source, index: Index) -> Judgement:
@@ -251,12 +267,11 @@ def _is_of(source: _Source, shard: str) -> bool:
     return source.name == INDEX or rank is None or source.name == f"__{rank[1]}{INDEX}"
 
 
-def _judge_ends(files: Files, index: Index, listed: list[Member]) -> Judgement:
+def _judge_ends(files: Files, index: Index, members: list[Member], places: dict[str, Shard]) -> Judgement:
     """Shards of full size whose tail was never written: the last item of each is an archive, which has an end."""
-    step = -(-len(listed) // _ENDS_READ_MAX) or 1
     blank: list[str] = []
-    for member in listed[::step]:
-        shard = index.shards[member.name]
+    for member in members:
+        shard = places[member.name]
         if index.ended.get(member.name) == member or shard.bytes - shard.last_at < _END_BYTES:
             continue
         with files.open(member.name) as file:

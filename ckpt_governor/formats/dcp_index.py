@@ -9,11 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ckpt_governor.formats.inert import Budget, Inert, Unsupported, walk
+from ckpt_governor.formats.inert import Budget, Failure, Inert, Unsupported, walk
 from ckpt_governor.formats.interface import Member, OpenFile
 
-_OPCODES_MAX = 3_000_000
-"""About 25,000 items, and more than a second."""
+_OPCODES_MAX = 2_000_000
+"""About 16,000 items: a second, and memory of sixty megabytes while it is read."""
+_BYTES_MAX = 32 << 20
+"""A longer one has more items than that, beyond doubt."""
 _REMEMBERED_INDEXES = 16
 _REMEMBERED_SHARDS = 20_000
 
@@ -35,8 +37,8 @@ class Shard:
 
     __slots__ = ("bytes", "last_at")
 
-    def __init__(self) -> None:
-        self.bytes = 0
+    def __init__(self, bytes: int = 0) -> None:
+        self.bytes = bytes
         """Where its last item ends."""
         self.last_at = 0
         """Where its last item begins."""
@@ -45,8 +47,10 @@ class Shard:
 class Index:
     """What was read of one index, and what was seen of the files that it names."""
 
-    def __init__(self, shards: dict[str, Shard]) -> None:
+    def __init__(self, shards: dict[str, Shard], failure: Failure | None = None) -> None:
         self.shards = shards
+        self.failure = failure
+        """Why it could not be read; then it names no shard."""
         self.whole_ns: int | None = None
         """The latest time of a shard when all of them belonged to this index beyond doubt; None when never seen so."""
         self.archives = False
@@ -62,11 +66,11 @@ class Indexes:
         self._known: OrderedDict[Key, Index] = OrderedDict()
 
     def get(self, key: Key, open_index: Open) -> Index:
-        """The index with this identity; read only when it is not remembered. Raises Failure and OSError."""
+        """The index with this identity; read only when it is not remembered. Raises OSError."""
         index = self._known.get(key)
         if index is None:
             with open_index() as file:
-                index = Index(_shards(items(file)))
+                index = _read(file)
             self._known[key] = index
             while len(self._known) > 1 and self._too_many():
                 self._known.popitem(last=False)
@@ -78,8 +82,17 @@ class Indexes:
         return len(self._known) > _REMEMBERED_INDEXES or total > _REMEMBERED_SHARDS
 
 
+def _read(file: OpenFile) -> Index:
+    try:
+        return Index(_shards(items(file)))
+    except Failure as failure:
+        return Index({}, failure.with_traceback(None))
+
+
 def items(file: OpenFile) -> Iterator[Item]:
     """All items in their order. Raises Failure and OSError."""
+    if file.size > _BYTES_MAX:
+        raise Unsupported(f"it has {file.size} bytes, too many to be checked")
     walked = walk(file, budget=Budget(opcodes=_OPCODES_MAX))
     stored = walked.value.fields().get("storage_data") if isinstance(walked.value, Inert) else None
     if not isinstance(stored, dict):

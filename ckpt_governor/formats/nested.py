@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.below import Below, within
 from ckpt_governor.formats.dcp import Dcp
@@ -11,6 +13,8 @@ from ckpt_governor.formats.megatron import Megatron
 
 _INSIDE: tuple[Format, ...] = (Megatron(), DeepSpeed(), Dcp())
 _FOLDERS_MAX = 64
+_MAYBE = re.compile(r"/.*(?:\.distcp|\.metadata|_states\.pt)\Z|/mp_rank_[^/]*/", re.DOTALL)
+"""Most folders hold none, and are asked at each of their changes."""
 
 
 def judge_nested(files: Files) -> Judgement | None:
@@ -27,6 +31,8 @@ def judge_nested(files: Files) -> Judgement | None:
 
 def nested(files: Files) -> list[tuple[str, Format]]:
     """The sub-folders that are one, the outermost of each, with their formats."""
+    if not any(_MAYBE.search(member.name) for member in files.members):
+        return []
     inside: dict[str, tuple[list[str], set[str]]] = {}
     for member in files.members:
         folder, _, name = member.name.rpartition("/")

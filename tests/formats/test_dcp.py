@@ -202,11 +202,24 @@ def test_an_index_of_another_kind_has_no_shape(copy, index):
     assert verdict(copy)[0] is SHAPELESS
 
 
-def test_an_index_that_holds_too_much_has_no_shape(copy, monkeypatch):
+def test_an_index_that_holds_too_much_is_read_once_and_then_ends_alone_tell(copy, monkeypatch):
     monkeypatch.setattr(dcp_index, "_OPCODES_MAX", 20)
     os.utime(copy / ".metadata", (WRITTEN_S + 50, WRITTEN_S + 50))
     structure, why = verdict(copy)
     assert (structure, "too many objects" in why) == (SHAPELESS, True)
+    monkeypatch.setattr(dcp_index, "_OPCODES_MAX", 2_000_000)
+    assert verdict(copy) == (SHAPELESS, why)
+    whole = (copy / "__1_0.distcp").read_bytes()
+    for count in range(40, len(whole), 9):
+        (copy / "__1_0.distcp").write_bytes(whole[:count])
+        os.utime(copy / "__1_0.distcp", (WRITTEN_S, WRITTEN_S))
+        assert verdict(copy) == (INCOMPLETE, "__1_0.distcp: its last item has no end record")
+
+
+def test_an_index_of_a_monstrous_size_is_not_read(copy):
+    os.truncate(copy / ".metadata", 1 << 40)
+    os.utime(copy / ".metadata", (WRITTEN_S + 50, WRITTEN_S + 50))
+    assert verdict(copy) == (SHAPELESS, f".metadata: it has {1 << 40} bytes, too many to be checked")
 
 
 @pytest.mark.parametrize("damage", [b"\xff", b"\x00", b"t"])

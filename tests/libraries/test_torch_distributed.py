@@ -116,7 +116,7 @@ def test_an_asynchronous_save_is_complete(tmp_path):
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
 
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "meet"), 1), rank=0, world_size=1)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -216,7 +216,7 @@ from torch.distributed.fsdp import fully_shard
 
 rank, world, unit, meet = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank))
-dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world)
+dist.init_process_group("gloo", store=dist.FileStore(meet, world), rank=rank, world_size=world)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 10))
 mesh = init_device_mesh("cpu", (world,))
