@@ -49,10 +49,15 @@ def _judge(file: OpenFile, files: Files) -> Judgement:
         return Judgement(Structure.INCOMPLETE, str(damage))
     except Uncheckable as why:
         return Judgement(Structure.SHAPELESS, str(why))
+    tail = judge_tail(file, files, _BLOCK_BYTES)
     more = file.size - forward.at
-    if more >= _RECORD_BYTES:  # in zeros that nobody has written yet, any place looks like the end
-        return Judgement(Structure.SHAPELESS, f"{more} bytes follow its end, and cannot be checked")
-    return judge_tail(file, files, _BLOCK_BYTES)
+    # Where nobody has written yet, or a piece was lost, there are zeros, and any place in them looks like the end.
+    if tail.structure is Structure.COMPLETE and (
+        more >= _RECORD_BYTES or file.read_at(forward.at, more).strip(b"\0")
+    ):
+        why = f"{more} bytes follow its end, and cannot be checked"
+        return Judgement(Structure.SHAPELESS, why, tail.hole_at)
+    return tail
 
 
 def _walk(forward: Forward) -> None:

@@ -137,6 +137,11 @@ def test_names_as_global_headers_are_fine_and_sizes_in_them_are_not():
     assert judge(made.getvalue()).structure is SHAPELESS
 
 
+def test_a_lost_header_near_the_end_is_not_taken_for_the_end():
+    last = END_AT - 6 * 512 - 512
+    assert judge(WHOLE[:last] + bytes(1024) + WHOLE[last + 1024 :]).structure is SHAPELESS
+
+
 def test_a_checksum_of_signed_bytes_is_accepted():
     header = bytearray(WHOLE[:512])
     header[:2] = b"\xe9\xe9"

@@ -155,8 +155,10 @@ def assert_a_killed_save_is_never_whole(
         follower = Follower(path.parent)
         follower.look()
         tell(process)
-        while _written(path.parent) < share * whole_bytes and process.poll() is None:
-            pass
+        end_s = time.monotonic() + 60.0
+        while _written(path.parent) < share * whole_bytes:
+            assert process.poll() is None, "it ended before it had saved"
+            assert time.monotonic() < end_s, "it saves less than the test expects"
         process.send_signal(signal.SIGKILL)
         process.wait()
     follower.look()
