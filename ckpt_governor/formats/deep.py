@@ -144,17 +144,14 @@ class _Run:
         buffer = memoryview(bytearray(BUFFER_BYTES))
         opened: tuple[str, MemberFile] | None = None
         try:
-            while (taken := self._take()) is not None:
-                task, after = taken
+            while (task := self._take()) is not None:
                 member = self._pieces[task[0].piece].member
                 if opened is None or opened[0] != member:
                     if opened is not None:
                         opened[1].__exit__()
                         opened = None
                     opened = (member, self._files.open(member))
-                    _advise(opened[1], task)
-                if after is not None and self._pieces[after[0].piece].member == member:
-                    _advise(opened[1], after)
+                    opened[1].read_once()
                 self._sum(opened[1], task, buffer, worker)
         except _Stopped:
             pass
@@ -166,14 +163,10 @@ class _Run:
             if opened is not None:
                 opened[1].__exit__()
 
-    def _take(self) -> tuple[list[Range], list[Range] | None] | None:
-        """The next task, and the one that is likely to be this thread's next."""
+    def _take(self) -> list[Range] | None:
         with self._lock:
             number, self._next = self._next, self._next + 1
-        if self.stopped or number >= len(self._tasks):
-            return None
-        after = number + len(self.done_bytes)
-        return self._tasks[number], self._tasks[after] if after < len(self._tasks) else None
+        return self._tasks[number] if number < len(self._tasks) and not self.stopped else None
 
     def _sum(self, file: MemberFile, task: list[Range], buffer: memoryview, worker: int) -> None:
         source = _Source(file, buffer, task[-1].offset + task[-1].length)
@@ -211,12 +204,6 @@ class _Run:
                     said = f"the checksum of {piece.what} is wrong"
             if said:
                 yield said
-
-
-def _advise(file: MemberFile, task: list[Range]) -> None:
-    """So that a disk reads one range while another is summed."""
-    begin, end = task[0].offset, task[-1].offset + task[-1].length
-    file.will_need(begin, min(end - begin, RANGE_BYTES))
 
 
 class _Source:

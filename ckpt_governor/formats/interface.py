@@ -99,8 +99,8 @@ class MemberFile(OpenFile, Protocol):
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fills the buffer; how many bytes it got, which is fewer only at the end of the file. Raises OSError."""
 
-    def will_need(self, offset: int, length: int) -> None:
-        """Tells the system that these bytes are wanted soon and once."""
+    def read_once(self) -> None:
+        """Tells the system that long runs of it will be read in order, and once."""
 
 
 class Files(Protocol):

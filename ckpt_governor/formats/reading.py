@@ -77,21 +77,11 @@ class RegularFile:
             filled += count
         return filled
 
-    def will_need(self, offset: int, length: int) -> None:
-        """Tells the system that these bytes are wanted soon and once: what others have in memory stays there."""
+    def read_once(self) -> None:
+        """Tells the system that long runs of it will be read in order, and once: what others have in memory stays."""
         with contextlib.suppress(OSError):
-            if not self._is_in_memory(
-                offset + length - 1
-            ):  # to tell it all the same costs a part of what it saves
-                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_NOREUSE)
-                os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
-
-    def _is_in_memory(self, offset: int) -> bool:
-        """Whether this byte can be read without waiting; False where that cannot be asked."""
-        try:
-            return os.preadv(self._descriptor, [bytearray(1)], max(0, offset), os.RWF_NOWAIT) == 1
-        except OSError:
-            return False
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_NOREUSE)
 
     def keeps_written_zeros(self) -> bool:
         """Whether a hole in it is a place where nobody has written; False when zeros may have become one."""

@@ -117,7 +117,7 @@ def test_every_flipped_byte_is_found(at):
         def open(self, member):
             return self
 
-        def will_need(self, offset, length):
+        def read_once(self):
             pass
 
         def read_into(self, buffer, offset):
