@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -219,6 +220,35 @@ def test_of_what_no_manifest_lists_the_checksums_of_its_format_are_checked(folde
         ["model.pt", "sub/rest.bin"],
         {"model.pt", "sub/rest.bin", "late.pt"},
     )
+
+
+# As the documentation shows it
+
+
+def section():
+    """What docs/files.md says of manifests."""
+    text = (Path(__file__).parent.parent.parent / "docs" / "files.md").read_text(encoding="utf-8")
+    return text.partition("## A manifest of a copy")[2].partition("\n## ")[0]
+
+
+def test_the_manifest_in_the_documentation_is_one(tmp_path):
+    text = section().partition("```json\n")[2].partition("```")[0]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "model.safetensors").write_bytes(b"x")
+    (tmp_path / "sub" / "optim.bin").write_bytes(b"x" * 12)
+    (tmp_path / "manifest.json").write_text(text)
+    listed = read_manifest(Shown(tmp_path))
+    assert listed is not None
+    assert listed.files["model.safetensors"] == (269060552, 0x5C1D2A0B)
+    assert judged("folder", tmp_path).why == "model.safetensors has 1 of 269060552 bytes"
+
+
+def test_the_call_in_the_documentation_makes_the_copy_complete(tmp_path):
+    code = section().partition("```python\n")[2].partition("```")[0].replace("/ckpt/", f"{tmp_path}/")
+    torch = SimpleNamespace(save=lambda state, path: Path(path).write_bytes(torch_zip()))
+    exec(code, {"torch": torch, "os": os, "state": {}})
+    assert seen(tmp_path) == {"step-1200.pt": (COMPLETE, "")}
+    assert checked_deeply("torch-zip", tmp_path / "step-1200.pt")[0] is COMPLETE
 
 
 # As a governor sees it
