@@ -6,56 +6,31 @@ import shutil
 
 import pytest
 from formats.making import safetensors, torch_zip
+from watching import Watched
 
-from ckpt_governor.copies import Settle, follow
 from ckpt_governor.facts import CopyStatus
 from ckpt_governor.observe.copies import CopyScanner
 
-NOW_S = 2_000_000_000.0
 WEIGHTS = safetensors((1 << 20,))  # most of the bytes, so that no copy is odd for its size alone
-SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 FULL = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state_0.pth", "rng_state_1.pth")
 SOUND, WRITING, BROKEN = CopyStatus.SOUND, CopyStatus.WRITING, CopyStatus.BROKEN
 
 
-class Watched:
-    """A unit that is looked at whenever something was done to it."""
-
-    def __init__(self, path):
-        self.path = path
-        self.begin()
-
-    def begin(self):
-        """A governor that knows nothing of before."""
-        self.scanner, self.now_s, self.look_s, self.copies = CopyScanner(str(self.path)), NOW_S, None, ()
+class Saving(Watched):
+    """Copies of several files, as a trainer leaves them."""
 
     def save(self, step, names=FULL):
+        """One of them; what is there already stays."""
         folder = self.path / f"checkpoint-{step}"
         folder.mkdir(exist_ok=True)
         for name in names:
             (folder / name).write_bytes(WEIGHTS if name.endswith(".safetensors") else torch_zip())
         self.pass_s(1)
 
-    def pass_s(self, seconds):
-        """A look each second; returns what is known of each copy."""
-        for _ in range(seconds):
-            self.now_s += 1.0
-            look = self.scanner.look(self.now_s, 0.0)
-            self.copies = follow(
-                self.copies,
-                look.sightings,
-                now_s=self.now_s,
-                former_look_s=self.look_s,
-                asked_s=None,
-                settle=SETTLE,
-            )
-            self.look_s = self.now_s
-        return {copy.name: (copy.status, copy.why) for copy in self.copies}
-
 
 @pytest.fixture
 def unit(tmp_path):
-    return Watched(tmp_path)
+    return Saving(tmp_path)
 
 
 def without(*names):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from ckpt_governor.facts import Structure
+from ckpt_governor.formats import format_named
 from ckpt_governor.formats.generic import MARKERS
 from ckpt_governor.formats.naming import is_temporary
 from ckpt_governor.observe.kept import Kept
@@ -27,16 +28,15 @@ def lacks(kept: Kept, others: Iterable[Kept]) -> str:
 
     What the copy right before it lacked as well is missed no more: whoever saves has changed what is saved.
     """
-    format = kept.format
-    if format is None or kept.mark is None or not (format.misses_by_elders or format.marks):
+    if kept.format is None or kept.mark is None or len(kept.members) > PARTS_MAX:
         return ""
     elders = _elders(kept, others)
     full = [elder for elder in elders if not elder.lacks][-ELDERS_MAX:]
     if not full:
         return ""
-    wanted = set.intersection(*(_parts(elder) for elder in (*full, elders[-1])))
-    missing = wanted - _parts(kept)
-    if not missing or len(kept.members) > PARTS_MAX:
+    wanted = set.intersection(*(_belonging(elder) for elder in full))
+    missing = (wanted & _kinds(elders[-1])) - _kinds(kept)
+    if not missing:
         return ""
     part = min(missing)
     name = next(member.name for member in full[-1].members if kind_of(member.name) == part)
@@ -44,13 +44,14 @@ def lacks(kept: Kept, others: Iterable[Kept]) -> str:
 
 
 def _elders(kept: Kept, others: Iterable[Kept]) -> list[Kept]:
-    """The whole copies of its kind that came before it, oldest first."""
-    kind = kind_of(kept.name)
+    """The whole copies of its kind that came before it, oldest first; a folder that says nothing may have lost what
+    its elders are recognised by."""
+    kind, plain = kind_of(kept.name), kept.format is format_named("folder")
     alike = [
         other
         for other in others
         if _is_whole(other)
-        and other.format is kept.format
+        and (plain or other.format is kept.format)
         and other.order < kept.order
         and not other.temporary
         and kind_of(other.name) == kind
@@ -58,15 +59,20 @@ def _elders(kept: Kept, others: Iterable[Kept]) -> list[Kept]:
     return sorted(alike, key=lambda other: other.order)
 
 
+def _belonging(elder: Kept) -> set[str]:
+    """The kinds of its files that a copy of its format must have."""
+    if elder.format is None or elder.format.misses_by_elders:
+        return _kinds(elder)
+    return _kinds(elder) & elder.format.marks
+
+
 def _is_whole(kept: Kept) -> bool:
     return kept.judged is not None and kept.judged.structure in (Structure.COMPLETE, Structure.SHAPELESS)
 
 
-def _parts(kept: Kept) -> set[str]:
+def _kinds(kept: Kept) -> set[str]:
     """The kinds of its files."""
     if len(kept.members) > PARTS_MAX:
         return set()
     names = (member.name for member in kept.members if member.name not in MARKERS)
-    if kept.format is not None and not kept.format.misses_by_elders:
-        return set(kept.format.marks.intersection(names))
     return {kind_of(name) for name in names if not is_temporary(name)}
