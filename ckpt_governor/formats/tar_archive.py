@@ -55,8 +55,8 @@ def _judge(file: OpenFile, files: Files) -> Judgement:
     if tail.structure is Structure.COMPLETE and (
         more >= _RECORD_BYTES or file.read_at(forward.at, more).strip(b"\0")
     ):
-        why = f"{more} bytes follow its end, and cannot be checked"
-        return Judgement(Structure.SHAPELESS, why, tail.hole_at)
+        follow = f"{more} bytes follow its end, and cannot be checked"
+        return Judgement(Structure.SHAPELESS, follow, tail.hole_at)
     return tail
 
 
