@@ -181,6 +181,12 @@ def test_a_copy_that_is_cut_is_broken_without_being_read(ctl, unit):
     assert (said.record["copies"][0]["deep"]["checked_bytes"], said.code) == (0, 1)
 
 
+def test_a_cut_copy_of_a_format_without_checksums_is_broken_all_the_same(ctl, unit):
+    put_copy(unit.path, "step-1.safetensors", keep=2000, age_s=OLD_S)
+    (copy,) = ctl("copies", unit.path, "--deep", "--json").record["copies"]
+    assert (copy["status"], copy["deep"]["status"], copy["deep"]["why"]) == ("broken", "broken", copy["why"])
+
+
 # What moves meanwhile
 
 

@@ -94,6 +94,11 @@ def test_a_long_piece_is_cut_only_when_its_checksum_can_be_joined():
     assert ranges([Piece("m", 0, long, "", str)], set()) == [[Range(0, 0, long)]]
 
 
+def test_a_check_of_the_formats_own_has_its_task_for_itself():
+    pieces = [Piece("m", 0, 10, "", 0), Piece("m", 10, 10, "", str), Piece("m", 20, 10, "", 0)]
+    assert ranges(pieces, set()) == [[Range(0, 0, 10)], [Range(1, 10, 10)], [Range(2, 20, 10)]]
+
+
 # The check
 
 
@@ -196,11 +201,12 @@ def test_a_mistake_in_a_check_is_raised_and_not_swallowed(file):
 
 
 def test_an_interrupt_leaves_no_thread_behind(small, file):
-    going = threading.Event()
+    going, taken = threading.Event(), []
 
     def slow(views):
-        for _ in views:
+        for view in views:
             going.set()
+            taken.append(len(view))
             threading.Event().wait(0.02)
         return ""
 
@@ -211,6 +217,7 @@ def test_an_interrupt_leaves_no_thread_behind(small, file):
     with pytest.raises(KeyboardInterrupt):
         run(file, Piece("", 0, 100_000, "r", slow), progress=interrupt)
     assert threading.active_count() == 1
+    assert sum(taken) < 100_000
 
 
 def test_progress_grows_to_no_more_than_there_is(small, file):
@@ -297,6 +304,23 @@ def test_what_is_packed_in_an_unknown_way_is_not_called_broken(tmp_path):
     plan = known("zip").plan(Shown(path))
     assert ([one.what for one in plan.pieces], "not known here" in plan.why) == (["b.npy"], True)
     assert check(Shown(path), plan).wrong == ""
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1, 5, 10, 20, 50, 100, 258])
+def test_what_unpacks_to_a_little_more_than_is_unpacked_at_once_is_summed_to_its_end(tmp_path, beyond):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", bytes((1 << 20) + beyond))
+    assert check(Shown(path), known("zip").plan(Shown(path))).wrong == ""
+
+
+def test_what_is_encrypted_is_not_called_broken(tmp_path):
+    data = bytearray(torch_zip())
+    for at in (data.index(b"PK\1\2") + 8, 6):
+        data[at] |= 1
+    plan = planned(bytes(data), path=tmp_path / "a.pt")
+    assert "archive/data.pkl" not in [one.what for one in plan.pieces]
+    assert "encrypted" in plan.why
 
 
 def test_every_flipped_byte_of_packed_data_is_found(tmp_path):
