@@ -1,4 +1,4 @@
-"""``ckptctl copies --deep`` on what torch and numpy really write: sound copies are sound, and flipped bytes are found."""
+"""``ckptctl copies --deep`` on what libraries write: sound copies are sound, and flipped bytes are found."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SEED = 7
 def deep(tmp_path, capsys):
     """What a deep look at the directory says of its one copy, after all in it came to rest long ago."""
 
-    def look():
+    def look(old=True):
         then = time.time() - 600
-        for path in tmp_path.rglob("*"):
+        for path in tmp_path.rglob("*") if old else ():
             os.utime(path, (then, then))
         capsys.readouterr()
         code = main(["copies", str(tmp_path), "--deep", "--json"])
@@ -116,10 +116,11 @@ def test_safetensors_have_no_checksums_but_those_of_a_manifest(tmp_path, deep):
     save_file(tensors(), path)
     assert deep()["status"] == "no-checksums"
     assert write_manifest(path)
-    assert (
-        deep()["status"] == "no-checksums"
-    )  # its times were set by hand after the manifest: it may be another file
-    assert write_manifest(path)
-    beside = tmp_path / "step_1.safetensors.manifest.json"
-    listed = json.loads(beside.read_bytes())["files"]["step_1.safetensors"]
-    assert listed["size"] == path.stat().st_size
+    found = deep(old=False)
+    assert (found["status"], found["checked_bytes"]) == ("sound", path.stat().st_size)
+    written = path.stat()
+    flip(path, path.stat().st_size // 2)
+    assert deep(old=False)["why"] == "its manifest is older than step_1.safetensors and says nothing of it"
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+    os.utime(tmp_path / "step_1.safetensors.manifest.json")  # as if the disk had flipped it
+    assert deep(old=False)["why"] == "the checksum of step_1.safetensors is wrong"
