@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member
+from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement
 from ckpt_governor.formats.manifest import MANIFEST
+from ckpt_governor.formats.marks import DONE, EMPTY, MARKERS, done_name
 from ckpt_governor.formats.naming import (
     CONCATENATED_SUFFIXES,
     COPY_SUFFIXES,
@@ -21,19 +22,9 @@ from ckpt_governor.formats.naming import (
 )
 from ckpt_governor.formats.nested import judge_nested
 
-DONE = ("DONE", ".done")
-MARKERS = frozenset([MANIFEST, *DONE])
-"""Written after a copy's last byte: their coming is no change of it."""
-
-_EMPTY = Judgement(Structure.INCOMPLETE, "empty")
 _SHAPELESS = Judgement(Structure.SHAPELESS)
 _MEMBERS_JUDGED_MAX = 4096
 _RUN_FOLDERS = re.compile(r"(?:checkpoints|ckpts|snapshots|lightning_logs|version_[0-9]+|\.hydra)", re.ASCII)
-
-
-def done_name(name: str) -> str:
-    """The mark beside a copy that says it is whole."""
-    return f"{name}.done"
 
 
 class GenericFile(Format):
@@ -51,7 +42,7 @@ class GenericFile(Format):
 
     def judge(self, files: Files) -> Judgement:
         if files.members[0].bytes == 0:
-            return _EMPTY
+            return EMPTY
         return COMPLETE if _marked_done(files) else _SHAPELESS
 
 
@@ -154,8 +145,3 @@ def _marked_done(files: Files) -> bool:
         if marked_ns is not None and marked_ns >= written_ns:
             return True
     return any(member.name in DONE and member.mtime_ns >= written_ns for member in files.members)
-
-
-def empty_member(member: Member) -> Judgement | None:
-    """A member that should hold tensors and holds nothing; other empty files are marks and mean nothing."""
-    return _EMPTY if member.bytes == 0 and suffix_of(member.name) in COPY_SUFFIXES else None

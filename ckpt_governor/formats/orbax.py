@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.crc32c import crc32c
-from ckpt_governor.formats.generic import done_name
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member, OpenFile
+from ckpt_governor.formats.marks import done_name
 from ckpt_governor.formats.parts import incomplete, judge_json, unchecked
 
 _COMMIT_TIMES = "_CHECKPOINT_METADATA"

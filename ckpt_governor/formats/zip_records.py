@@ -113,7 +113,9 @@ def read_records(file: OpenFile, end: End) -> list[Record]:
 
 def _record(table: bytes, at: int) -> tuple[Record, int]:
     try:
-        mark, flags, method, crc, packed, plain, name_bytes, extra_bytes, comment_bytes, header_at = _ENTRY(table, at)
+        mark, flags, method, crc, packed, plain, name_bytes, extra_bytes, comment_bytes, header_at = _ENTRY(
+            table, at
+        )
     except struct.error:
         raise Damage("its table of records is damaged") from None
     name_at = at + 46

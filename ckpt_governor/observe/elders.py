@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named
-from ckpt_governor.formats.generic import MARKERS
+from ckpt_governor.formats.marks import MARKERS
 from ckpt_governor.formats.naming import is_temporary
 from ckpt_governor.observe.kept import Kept
 

@@ -10,9 +10,9 @@ from itertools import islice
 
 from ckpt_governor.facts import Sighting, Structure
 from ckpt_governor.formats import format_of_file
-from ckpt_governor.formats.generic import MARKERS, empty_member
 from ckpt_governor.formats.interface import HEAD_BYTES, NO_CHECKSUMS, Format, Judgement, Member, Plan
 from ckpt_governor.formats.manifest import judge_by_manifest
+from ckpt_governor.formats.marks import MARKERS, empty_member
 from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other, names_a_copy, step_of
 from ckpt_governor.formats.reading import RegularFile, words
 from ckpt_governor.observe.tree import Folder, gone
