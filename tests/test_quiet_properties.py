@@ -17,6 +17,7 @@ import ckpt_governor.announce as announce_module
 import ckpt_governor.quiet as quiet_module
 import ckpt_governor.unit as unit_module
 from ckpt_governor.files import paths_of, replace_file
+from ckpt_governor.ledger import CauseState
 from ckpt_governor.observe.clock import Clock
 from ckpt_governor.receipt import Receipt
 from ckpt_governor.settings import Settings
@@ -51,7 +52,7 @@ class Side:
             [
                 (cause.reason, cause.state, cause.text, cause.asked_count)
                 for cause in tick.ledger.causes
-                if cause.live
+                if cause.live and cause.state is not CauseState.WITHDRAWN  # forgotten sooner or later
             ],
         )
 
