@@ -56,7 +56,9 @@ def frameworks(session: nox.Session) -> None:
 def formats(session: nox.Session) -> None:
     """The tests that write checkpoints with the real libraries: transformers, lightning, orbax, tensorflow, h5py."""
     install(session, "formats")
-    session.env.update(JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1")
+    session.env.update(
+        JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1"
+    )
     session.run("pytest", "-m", "library", *session.posargs)
 
 

@@ -129,11 +129,11 @@ def test_a_compiled_program_is_whole(tmp_path):
     assert look(tmp_path).structure is COMPLETE
 
 
-def test_a_file_of_the_old_format_has_no_shape_here(tmp_path):
+def test_a_file_of_the_old_format_is_whole_by_a_format_of_its_own(tmp_path):
     import torch
 
     torch.save(state(), tmp_path / "step_3.pt", _use_new_zipfile_serialization=False)
-    assert (look(tmp_path).format, look(tmp_path).structure) == ("file", SHAPELESS)
+    assert (look(tmp_path).format, look(tmp_path).structure) == ("torch-legacy", COMPLETE)
 
 
 def test_a_safetensors_file_is_whole_and_every_cut_of_it_is_not(tmp_path):
