@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -22,6 +23,16 @@ def output_block(name: str) -> str:
     match = re.search(rf"<!-- output: {name} -->\n```text\n(.*?)```\n<!-- end -->", README, re.DOTALL)
     assert match, f"README.md has no block {name}"
     return match.group(1)
+
+
+def benchmark(name: str) -> ModuleType:
+    """One of the benchmarks, to be asked for its bounds."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(*arguments: str, cwd: Path | None = None) -> str:
@@ -102,12 +113,20 @@ def test_every_local_link_leads_somewhere():
     [
         pytest.param("governor_cost", "MEMORY_MIB_MAX", "under {:g} MiB", id="memory"),
         pytest.param("governor_cost", "PROCESSOR_PERCENT_MAX", "under {:g} % of a core", id="processor"),
+        pytest.param(
+            "format_cost", "CHEAP_MS_MAX", "`torch.save` file of 4 GiB | under {:g} ms |", id="check"
+        ),
+        pytest.param("format_cost", "FILES", "opened in a look at {:,} unchanged ones | none |", id="look"),
     ],
 )
 def test_the_bounds_are_those_that_the_benchmark_checks(bench, constant, words):
-    spec = importlib.util.spec_from_file_location(bench, ROOT / "benchmarks" / f"{bench}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert words.format(getattr(module, constant)) in README
+    assert words.format(getattr(benchmark(bench), constant)) in README
+
+
+def test_a_single_unchanged_file_that_is_opened_is_out_of_bounds():
+    bench = benchmark("format_cost")
+    figures = dict.fromkeys(
+        ("cheap_check_ms", "shards_first_s", "shards_unchanged_ms", "unchanged_ratio", "deep_ratio"), 0.0
+    )
+    held = [bench.within_bounds({**figures, "unchanged_files_opened": count}) for count in (0, 1)]
+    assert [one["unchanged_files_opened"] for one in held] == [True, False]
