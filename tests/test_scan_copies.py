@@ -15,6 +15,7 @@ from formats.making import safetensors, torch_zip
 from ckpt_governor.copies import Settle, follow
 from ckpt_governor.facts import Copy, Structure
 from ckpt_governor.formats import reading
+from ckpt_governor.formats.safetensors import Safetensors
 from ckpt_governor.observe import copies as scanning
 from ckpt_governor.observe import kept
 from ckpt_governor.observe.copies import SHOWN_MAX, CopyScanner
@@ -682,3 +683,17 @@ def test_other_archives_are_judged_by_their_ends(put, look, unit):
     assert (only(look()).format, only(look()).structure) == ("zip", COMPLETE)
     os.truncate(unit / "step_1.npz", 5000)
     assert only(look()).structure is INCOMPLETE
+
+
+def test_a_format_that_fails_at_hostile_bytes_makes_its_copy_unreadable_and_stops_no_look(
+    put, look, monkeypatch
+):
+    def fails(*_):
+        raise ValueError("a bug")
+
+    put("step_1.safetensors", data=safetensors())
+    put("step_2.pt")
+    monkeypatch.setattr(Safetensors, "judge", fails)
+    seen = {one.name: (one.structure, one.why) for one in look().sightings}
+    assert seen["step_1.safetensors"] == (UNREADABLE, "its check has failed: ValueError")
+    assert seen["step_2.pt"] == (COMPLETE, "")

@@ -16,6 +16,8 @@ _OPCODES_MAX = 2_000_000
 """About 16,000 items: a second, and memory of sixty megabytes while it is read."""
 _BYTES_MAX = 32 << 20
 """A longer one has more items than that, beyond doubt."""
+_FILE_BYTES_MAX = 1 << 4096
+"""Python refuses to print a number of very many digits, and no file system holds as much."""
 _REMEMBERED_INDEXES = 16
 _REMEMBERED_SHARDS = 20_000
 
@@ -104,6 +106,7 @@ def items(file: OpenFile) -> Iterator[Item]:
             type(shard) is not str
             or type(offset) is not int
             or type(length) is not int
+            or not 0 <= offset + length <= _FILE_BYTES_MAX
             or min(offset, length) < 0
         ):
             raise Unsupported("its index tells sizes in a way that is not known here and cannot be checked")

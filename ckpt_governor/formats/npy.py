@@ -12,6 +12,8 @@ from ckpt_governor.formats.naming import names_a_copy, suffix_of
 from ckpt_governor.formats.unwritten import judge_tail
 from ckpt_governor.formats.zip_records import LOCAL
 
+_BYTES_MAX = 1 << 4096
+"""Python refuses to print a number of very many digits, and no file system holds as much."""
 _MAGIC = b"\x93NUMPY"
 _TEXT_BYTES_MAX = 64 << 10
 """NumPy itself reads no more than ten thousand unless it is told to."""
@@ -105,7 +107,12 @@ def _data_bytes(file: OpenFile, text_at: int, length: int) -> int | None:
     shape = [part.strip() for part in text["shape"].replace("L", "").split(",")]
     if any(len(part) > 18 or (part and not part.isdecimal()) for part in shape):
         raise Uncheckable("its shape is none that can be checked")
-    return None if width is None else width * math.prod(int(part) for part in shape if part)
+    if width is None:
+        return None
+    data_bytes = width * math.prod(int(part) for part in shape if part)
+    if data_bytes > _BYTES_MAX:
+        raise Uncheckable("its shape is none that can be checked")
+    return data_bytes
 
 
 class _Type:

@@ -285,6 +285,12 @@ def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_o
             if gone(failure):
                 raise FileNotFoundError from None
             error = words(failure)
+        except (
+            Exception
+        ) as bug:  # a format that fails at hostile bytes stops no governor, and says nothing of the copy
+            kept.judged = Judgement(Structure.UNREADABLE, f"its check has failed: {type(bug).__name__}")
+            kept.shown = _sighting(kept, volume_offset_s)
+            return
     if error:
         kept.judged = Judgement(Structure.UNREADABLE, error)
         if kept.format is None and kept.likely:

@@ -151,3 +151,12 @@ def test_it_is_recognised_by_name_or_by_bytes():
     assert word_of("weights_5", WHOLE[:512]) is None
     assert word_of("step_5", WHOLE[:512]) == "npy"
     assert word_of("a.npy", b"PK\3\4" + bytes(40)) == "zip"
+
+
+def test_a_shape_with_more_digits_than_can_be_printed_cannot_be_checked(tmp_path):
+    text = (
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 18 + ("," + "9" * 18) * 300 + "), }"
+    ).encode()
+    path = tmp_path / "step_1.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text)
+    assert judged("npy", path).structure is SHAPELESS
