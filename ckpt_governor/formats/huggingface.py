@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from ckpt_governor.facts import Structure
+from ckpt_governor.formats.forward import Uncheckable
 from ckpt_governor.formats.generic import GenericFolder, holds_copies
 from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member
 from ckpt_governor.formats.naming import COPY_SUFFIXES, suffix_of
@@ -43,9 +44,15 @@ _INDEXES_MAX = 64
 
 # Indexes are searched instead of parsed: a fraction of the time, and no memory for their objects. Strings are taken
 # one after another from the beginning, so that nothing inside of one is mistaken for another.
-_STRING = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
-_KEY = re.compile(_STRING + rb"(\s*:\s*\{)?", re.DOTALL)
+# A pattern that repeats escapes keeps a place for each of them, and tries again from every quote: so it may do that
+# only a few times, and where there are escapes the quotes of a header are gone through by hand.
+_STRING = rb'"([^"\\]*(?:\\.[^"\\]*){0,1000})"'
+_PLAIN_KEY = re.compile(rb'"([^"\\]*)"(\s*:\s*\{)?', re.DOTALL)
+_OPENS = re.compile(rb"\s*:\s*\{")
+_QUOTES_MAX = 1_000_000
+_SHARDS_MAX = 20_000
 _PLACE = re.compile(rb"\s*" + _STRING + rb"\s*:\s*" + _STRING + rb"\s*([,}])", re.DOTALL)
+_BACKSLASH = ord("\\")
 _MAP = re.compile(rb'"weight_map"\s*:\s*\{')
 
 _Names = tuple[int, int]
@@ -204,6 +211,8 @@ def _weight_map(text: bytes) -> dict[str, _Names] | None:
             return None
         count, total = wanted.get(place[2], (0, 0))
         wanted[place[2]] = count + 1, total + _hash(place[1])
+        if len(wanted) > _SHARDS_MAX:
+            return None
         at = place.end()
         if place[3] == b"}":
             return {_plain(name).decode("utf-8", "replace"): names for name, names in wanted.items()}
@@ -232,7 +241,10 @@ def _judge_shard(files: Files, member: Member, names: _Names) -> Judgement:
         length = int.from_bytes(file.read_at(0, 8), "little")
         if length > _INDEX_BYTES_READ_MAX:
             return unchecked(f"{member.name} holds too many tensors to be checked")
-        count, total = _sum(_tensors(file.read_at(8, length)))
+        try:
+            count, total = _sum(_tensors(file.read_at(8, length)))
+        except Uncheckable as why:
+            return unchecked(f"{member.name}: {why}")
     if count < names[0]:
         return incomplete(f"{member.name}: {names[0] - count} of {names[0]} tensors are missing")
     if count == names[0] and total != names[1]:
@@ -243,9 +255,35 @@ def _judge_shard(files: Files, member: Member, names: _Names) -> Judgement:
 
 
 def _tensors(header: bytes) -> Iterator[bytes]:
-    for key in _KEY.finditer(header):
-        if key[2] is not None and key[1] != b"__metadata__":
-            yield key[1]
+    """The keys whose values are objects. Raises Uncheckable."""
+    if b"\\" not in header:
+        for key in _PLAIN_KEY.finditer(header):
+            if key[2] is not None and key[1] != b"__metadata__":
+                yield key[1]
+        return
+    for begin, end in _strings(header):
+        if _OPENS.match(header, end + 1) and header[begin + 1 : end] != b"__metadata__":
+            yield header[begin + 1 : end]
+
+
+def _strings(text: bytes) -> Iterator[tuple[int, int]]:
+    """Where each string has its quotes. Raises Uncheckable."""
+    quotes, begin = 0, text.find(b'"')
+    while begin >= 0:
+        end = begin
+        while True:
+            end, quotes = text.find(b'"', end + 1), quotes + 1
+            if quotes > _QUOTES_MAX:
+                raise Uncheckable("its tensors cannot be told cheaply")
+            if end < 0:
+                return
+            slash = end
+            while text[slash - 1] == _BACKSLASH:
+                slash -= 1
+            if (end - slash) % 2 == 0:
+                break
+        yield begin, end
+        begin = text.find(b'"', end + 1)
 
 
 def _sum(names: Iterator[bytes]) -> _Names:

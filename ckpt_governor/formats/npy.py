@@ -22,7 +22,7 @@ _DEPTH_MAX = 16
 
 # NumPy writes the text in this form alone; nothing of it is evaluated.
 _TEXT = re.compile(
-    r"\s*\{\s*'descr':\s*(?P<type>.+?),\s*'fortran_order':\s*(?:True|False),"
+    r"\s*\{\s*'descr':\s*(?P<type>\S.*?),\s*'fortran_order':\s*(?:True|False),"
     r"\s*'shape':\s*\((?P<shape>[0-9L,\s]*)\),?\s*\}\s*",
     re.ASCII | re.DOTALL,
 )

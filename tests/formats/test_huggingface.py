@@ -353,3 +353,43 @@ def test_the_final_model_beside_checkpoints_does_not_hide_them(tmp_path):
     trainer_step(tmp_path / "out" / "checkpoint-1")
     hf_model(tmp_path / "out")
     assert sorted(seen(tmp_path)) == ["out/checkpoint-1", "out/model-*-of-00002.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"' + b'\\"' * 3_000_000 + b"}",
+        b'{"a' + b"\\\\" * 3_000_000 + b'":{}}',
+        b'{"' + b'","' * 700_000 + b'\\":{}}',
+        b'{"a\\n":{' + b" " * 2_000_000 + b"}}",
+    ],
+    ids=["escaped quotes", "backslashes", "empty strings", "spaces"],
+)
+def test_a_header_that_was_made_to_be_slow_is_gone_through_once(tmp_path, header):
+    folder = tmp_path / "checkpoint-1"
+    folder.mkdir()
+    (folder / "model-00001-of-00001.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    (folder / INDEX).write_text('{"weight_map": {"a": "model-00001-of-00001.safetensors"}}')
+    (folder / "config.json").write_text("{}")
+    assert only(tmp_path).structure is not COMPLETE  # where it could be hours
+
+
+def test_an_index_of_escapes_or_of_very_many_files_cannot_be_checked(model):
+    for text in (
+        '{"weight_map": {"' + '\\"' * 2_000_000 + '": "a"}}',
+        '{"weight_map": {' + ",".join(f'"{n}": "part-{n}"' for n in range(60_000)) + "}}",
+    ):
+        (model / INDEX).write_text(text)
+        assert only(model.parent).structure is SHAPELESS
+
+
+def test_tensors_are_told_alike_with_and_without_escapes_in_the_header(model):
+    path = model / FIRST
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"] = {"note": 'a \\ and a "quoted": {word}', "other": "\\\\"}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    os.utime(model / INDEX)
+    assert told(model.parent) == (COMPLETE, "")

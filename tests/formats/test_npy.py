@@ -160,3 +160,11 @@ def test_a_shape_with_more_digits_than_can_be_printed_cannot_be_checked(tmp_path
     path = tmp_path / "step_1.npy"
     path.write_bytes(b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text)
     assert judged("npy", path).structure is SHAPELESS
+
+
+@pytest.mark.parametrize("filling", [" " * 65_000, "," * 65_000, ", " * 32_000, "\n" * 65_000])
+def test_a_beginning_that_was_made_to_be_slow_is_gone_through_once(tmp_path, filling):
+    text = ("{'descr': " + filling + "x").encode()
+    path = tmp_path / "step_1.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text)
+    assert judged("npy", path).structure is SHAPELESS
