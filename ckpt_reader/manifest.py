@@ -16,6 +16,7 @@ __all__ = ["write_manifest"]
 
 _MANIFEST = "manifest.json"
 # Not blocking, because a FIFO would hold the job; no links, because they may lead out of the checkpoint.
+_THERE_BYTES_MAX = 4 << 20  # of what stands there already: this runs in the training job
 _SAFELY = sum(getattr(os, f"O_{name}", 0) for name in ("NONBLOCK", "NOFOLLOW", "CLOEXEC"))
 
 
@@ -69,7 +70,8 @@ def _entry(path: str) -> dict[str, object]:
 def _put(path: str, files: dict[str, dict[str, object]]) -> bool:
     """Puts the manifest there as a whole or not at all, and on the disk."""
     with suppress(FileNotFoundError), _open(path) as file:
-        if "files" not in json.load(file):
+        text = file.read(_THERE_BYTES_MAX + 1)
+        if len(text) > _THERE_BYTES_MAX or "files" not in json.loads(text):
             return False
     folder, name = os.path.split(path)
     beside = os.path.join(folder, f".{name}.tmp-{os.getpid():x}{time.time_ns():x}")

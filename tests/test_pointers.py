@@ -51,6 +51,7 @@ def unit(tmp_path):
         ("iter_0000100", "latest_checkpointed_iteration.txt", "100"),
         ("iter_0000100", "latest_checkpointed_iteration.txt", " 100\n"),
         ("release", "latest_checkpointed_iteration.txt", "release"),
+        ("global_step_20", "latest_checkpointed_iteration.txt", "20"),
     ],
 )
 def test_a_pointer_names_a_copy_of_its_folder(unit, copy, pointer, text):
@@ -75,7 +76,7 @@ def test_a_tensorflow_pointer_names_files_by_their_beginning(unit):
     ],
 )
 def test_a_pointer_to_nothing_is_told_once_it_has_lasted(unit, pointer, text, to):
-    unit.folder("global_step100")
+    unit.folder(to.replace("200", "100"))
     unit.points(pointer, text)
     assert unit.look().dangling == ()
     assert unit.look(DANGLING_S).dangling == ((pointer, to),)

@@ -42,6 +42,8 @@ INDEX = ".metadata"
 SHARD_SUFFIX = ".distcp"
 _INDEX = re.compile(r"(?:__[0-9]{1,9})?\.metadata", re.ASCII)
 _RANK = re.compile(r"__([0-9]{1,9})_[0-9]{1,9}\.distcp", re.ASCII)
+_SOURCES_MAX = 1024
+"""Of more indexes in one copy the rest is believed."""
 _LOOSE = "__*.distcp"
 """The name of a copy that lies in the unit itself, beside other things."""
 _LIGHTNING = re.compile(r"(?:.*[-_])?(?:epoch|step)=[0-9]+.*\.ckpt", re.ASCII | re.DOTALL)
@@ -145,7 +147,7 @@ def _sources(files: Files) -> list[_Source]:
             )
             for member in files.members
             if _INDEX.fullmatch(member.name)
-        ]
+        ][:_SOURCES_MAX]
     whole = next((source for source in found if source.name == INDEX), None)
     if whole is not None and all(source.mtime_ns <= whole.mtime_ns for source in found):
         return [whole]
@@ -163,12 +165,13 @@ def _beside(files: Files, name: str) -> _Source:
 
 def _being_replaced(files: Files, sources: list[_Source]) -> str:
     """The name of an index of which a new one is already written beside it; empty when there is none."""
+    times_ns = {member.name: member.mtime_ns for member in files.members}
     for source in sources:
         beside = f"{source.name}.tmp"
         if files.name == _LOOSE:
             mtime_ns = files.mtime_ns_beside(beside) if beside in files.beside else None
         else:
-            mtime_ns = next((member.mtime_ns for member in files.members if member.name == beside), None)
+            mtime_ns = times_ns.get(beside)
         if mtime_ns is not None and mtime_ns >= source.mtime_ns:
             return source.name
     return ""

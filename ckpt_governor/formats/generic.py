@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement
+from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Format, Judgement
 from ckpt_governor.formats.manifest import MANIFEST
 from ckpt_governor.formats.marks import DONE, EMPTY, MARKERS, done_name
 from ckpt_governor.formats.naming import (
@@ -23,6 +23,10 @@ from ckpt_governor.formats.naming import (
 from ckpt_governor.formats.nested import judge_nested
 
 _SHAPELESS = Judgement(Structure.SHAPELESS)
+_NEVER_BEGIN_WITH_ZEROS = frozenset(
+    ["pt", "pth", "ckpt", "npz", "npy", "h5", "hdf5", "keras", "pkl", "pickle", "joblib"]
+)
+"""What is saved under these names has words at its beginning; what lost power before it was on the disk has none."""
 _MEMBERS_JUDGED_MAX = 4096
 _RUN_FOLDERS = re.compile(r"(?:checkpoints|ckpts|snapshots|lightning_logs|version_[0-9]+|\.hydra)", re.ASCII)
 
@@ -43,6 +47,10 @@ class GenericFile(Format):
     def judge(self, files: Files) -> Judgement:
         if files.members[0].bytes == 0:
             return EMPTY
+        if suffix_of(files.name) in _NEVER_BEGIN_WITH_ZEROS:
+            with files.open("") as file:
+                if not any(file.read_at(0, HEAD_BYTES)):
+                    return Judgement(Structure.INCOMPLETE, "it begins with nothing but zeros")
         return COMPLETE if _marked_done(files) else _SHAPELESS
 
 

@@ -99,13 +99,15 @@ class HuggingFaceTrainer(GenericFolder):
         wrong = _judge_small(files)
         if wrong is not None:
             return wrong
-        if _TRAINER_STATE not in there:
-            why = f"its {_TRAINER_STATE} is not there yet"
-            return incomplete(why) if _is_begun(files, there) else unchecked(why)
         weights = [member for member in files.members if _is_weights(member)]
         if not weights:
             return incomplete("no weights in it")
         indexed = judge_indexes(files) or COMPLETE
+        if indexed.structure is Structure.INCOMPLETE:
+            return indexed
+        if _TRAINER_STATE not in there:
+            why = f"its {_TRAINER_STATE} is not there yet"
+            return incomplete(why) if _is_begun(files, there) else unchecked(why)
         if indexed.structure is not Structure.COMPLETE:
             return indexed
         state = there[_TRAINER_STATE]
@@ -140,7 +142,9 @@ def _judge_small(files: Files) -> Judgement | None:
 def _is_begun(files: Files, there: dict[str, Member]) -> bool:
     """Whether the Trainer was writing all of a training: of a model alone, or of another program's copy, there is no
     state to wait for."""
-    if _TRAINER_ARGUMENTS not in there or not any(name.startswith(_LATE) for name in there):
+    if _TRAINER_ARGUMENTS not in there:
+        return False
+    if _TRAINER_FOLDER.fullmatch(files.name) is None and not any(name.startswith(_LATE) for name in there):
         return False
     with files.open(_TRAINER_ARGUMENTS) as file:
         return _TRAINER_WORD in file.read_at(0, _ARGUMENTS_BYTES_READ_MAX)

@@ -11,8 +11,8 @@ from operator import length_hint
 from ckpt_governor.formats.inert_bytes import Cut, Damaged, Skipped, TooBig, Unsupported, Window
 
 _PROTOCOL_MAX = 5
-_PLAIN_KEY_BELOW = 1 << 60
-"""Greater whole numbers can be chosen so that all have one hash."""
+_PLAIN_KEY_BELOW = 4096
+"""Numbers can be chosen so that a dict looks for each at the places of all others; of so few that costs nothing."""
 _DICTS = frozenset(["OrderedDict", "defaultdict", "dict"])
 _BUILT_IN = frozenset(["builtins", "__builtin__", "collections"])
 _RECONSTRUCTORS = frozenset([("copyreg", "_reconstructor"), ("copy_reg", "_reconstructor")])
@@ -237,9 +237,9 @@ class Machine:
     def key(self, value: object) -> object:
         """As a key whose hash costs next to nothing."""
         kind = type(value)
-        if kind is str or kind is bytes or kind is Inert or kind is float or kind is bool or value is None:
+        if kind is str or kind is bytes or kind is Inert or kind is bool or value is None:
             return value
-        if kind is int and -_PLAIN_KEY_BELOW < value < _PLAIN_KEY_BELOW:  # type: ignore[operator]
+        if kind is int and 0 <= value < _PLAIN_KEY_BELOW:  # type: ignore[operator]
             return value
         self.held += OBJECT
         return Inert("", "key", (value,))

@@ -52,9 +52,12 @@ def judge_by_manifest(format: Format, files: Files) -> Judgement:
     manifest = read_manifest(files)
     if manifest is None:
         return judgement
+    wrong = _misfit(manifest, files)
+    if manifest.older_than and wrong:
+        # Whoever leaves manifests leaves one after each save: this save has begun, and not come to its end.
+        return Judgement(Structure.INCOMPLETE, f"{manifest.older_than} is newer than its manifest: {wrong}")
     if manifest.older_than:
         return judgement._replace(why=judgement.why or _says_nothing(manifest))
-    wrong = _misfit(manifest, files)
     if wrong:
         return Judgement(Structure.INCOMPLETE, wrong)
     if judgement.structure is Structure.COMPLETE:

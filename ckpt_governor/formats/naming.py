@@ -64,7 +64,7 @@ _RANKS = {
             "",  # a number before the word
             "ba batch",
             "iter iters iteration iterations",
-            "checkpoint ckpt",
+            "checkpoint ckpt cp",
             "epoch epochs ep",
             "model state snapshot save",
         )
@@ -76,7 +76,7 @@ _BEFORE_THE_WORD, _CERTAIN, _WEAK, _BARE = 1, 4, 6, 7
 _WORDS_ALONE = frozenset(
     ["step", "iter", "iteration", "checkpoint", "ckpt", "epoch", "model", "state", "snapshot", "save"]
 )
-_PART = "rank mp pp tp dp cp of shard part process proc world node gpu host worker fold seed version v"
+_PART = "rank mp pp tp dp of shard part process proc world node gpu host worker fold seed version v"
 _PARTS = frozenset(_PART.split())
 """A number after one of these is none of a step."""
 

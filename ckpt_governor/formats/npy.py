@@ -7,7 +7,7 @@ import re
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.forward import Uncheckable
-from ckpt_governor.formats.interface import Files, Format, Judgement, OpenFile
+from ckpt_governor.formats.interface import HEAD_BYTES, Files, Format, Judgement, OpenFile
 from ckpt_governor.formats.naming import names_a_copy, suffix_of
 from ckpt_governor.formats.unwritten import judge_tail
 from ckpt_governor.formats.zip_records import LOCAL
@@ -87,6 +87,8 @@ def _unrecognised(file: OpenFile, at: int, first: bytes) -> Judgement:
         return Judgement(Structure.INCOMPLETE, "its beginning is cut")
     if file.tail_hole() == 0:
         return Judgement(Structure.INCOMPLETE, "nothing of it was ever written")
+    if not any(file.read_at(0, HEAD_BYTES)):
+        return Judgement(Structure.INCOMPLETE, "it begins with nothing but zeros")
     return Judgement(Structure.SHAPELESS, "it does not begin as NumPy begins a file, and cannot be checked")
 
 

@@ -27,6 +27,7 @@ _HEADER_BYTES = 13
 _VERSION = 0
 _CHECKED_BYTES_MAX = 1 << 16
 """A longer manifest is not summed, for time."""
+_TIMES_BYTES_MAX = 1 << 20
 _TEXT_BYTES_MAX = 16 << 20
 _ARRAY_BYTES_MAX = 1 << 16
 _DIMENSIONS_MAX = 64
@@ -72,7 +73,7 @@ def _judge_commit(files: Files, there: dict[str, Member]) -> Judgement:
     times = there.get(_COMMIT_TIMES)
     if times is None:
         return unchecked(f"it has no {_COMMIT_TIMES}")
-    if times.bytes > _TEXT_BYTES_MAX:
+    if times.bytes > _TIMES_BYTES_MAX:
         return unchecked(f"{_COMMIT_TIMES} is too long to be checked")
     with files.open(_COMMIT_TIMES) as file:
         text = file.read_at(0, file.size)

@@ -89,14 +89,17 @@ class SavedModel(Format):
     word = "saved-model"
 
     def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
-        whole = any(graph in files for graph in _GRAPHS) or {"variables", "assets"} <= set(folders)
+        inner = set(folders)
+        begun = "variables" in inner and inner <= {"variables", "assets", "assets.extra"} and not files
+        whole = any(graph in files for graph in _GRAPHS) or begun or {"variables", "assets"} <= inner
         return whole and not holds_copies(name, files, folders)
 
     def judge(self, files: Files) -> Judgement:
         there = {member.name: member for member in files.members}
         graph = next((there[name] for name in _GRAPHS if name in there), None)
         if graph is None:
-            return judge_absent(files, _GRAPHS[0])
+            begun = any(name.startswith((_VARIABLES, "assets/")) for name in there)
+            return judge_absent(files, _GRAPHS[0]) if begun else unchecked("no program is in it")
         if f"{_VARIABLES}.index" in there or _VARIABLES in _prefixes(there):
             judgement = judge_bundle(files, _VARIABLES)
             if judgement.structure is not Structure.COMPLETE:

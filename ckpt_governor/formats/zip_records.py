@@ -165,6 +165,8 @@ def judge_archive(file: OpenFile, missing: Callable[[list[Record]], str]) -> Jud
     """The cheap check. ``missing`` says what a finished archive of its kind still lacks, empty for nothing."""
     try:
         end = read_end(file)
+        if 46 * end.records > end.table_bytes:
+            raise Damage("its table is damaged")
         if end.table_bytes <= _TABLE_BYTES_MAX and end.records <= _RECORDS_MAX:
             records = read_records(file, end)
             check_records(file, end, records)

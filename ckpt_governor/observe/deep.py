@@ -59,6 +59,9 @@ def check_copy(
         damage = str(what_is_damaged)
     except OSError as error:
         found = Found("", 0, error)
+    except Exception as bug:  # hostile bytes make nobody fail, and say nothing of the copy
+        why = f"its check has failed: {type(bug).__name__}"
+        return Deep(status=DeepStatus.UNKNOWN, why=why, bytes=bytes_there)
     status, why = _judged(plan, found, damage, files.changed())
     return Deep(status=status, why=why, bytes=bytes_there, checked_bytes=found.checked_bytes)
 

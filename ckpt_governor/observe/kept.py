@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
@@ -22,8 +23,14 @@ _DEPTH_MAX = 8
 _RACY_S = 2.0
 """A file may change again within the tick of its mtime: what was found incomplete that soon is looked at once more."""
 _ERROR_RETRY_S = 5.0
+JUDGE_S_MAX = 1.0
+"""A copy whose members take longer to be judged is judged on at the next look: the beat goes on meanwhile."""
 
 Lister = Callable[[str], Folder]
+
+
+class TakesLong(Exception):
+    """The members of a copy cannot be judged in one look; those that were are remembered."""
 
 
 class Kept:
@@ -107,7 +114,8 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     try:
         if kept.mark is not None:
             kept.mark = list_folder(kept.path).mark[:2]
-            members = tuple(islice(_walk(root, kept.path, "", list_folder, 0), MEMBERS_MAX))
+            found = islice(_walk(root, kept.path, "", list_folder, 0), MEMBERS_MAX)
+            members = tuple(member for member in found if member is not None)
         else:
             members = tuple(_stats(root, kept))
     except OSError as failure:
@@ -137,9 +145,10 @@ def _stats(root: int, kept: Kept) -> Iterator[Member]:
             yield _member(name, found)
 
 
-def _walk(root: int, path: str, inner: str, list_folder: Lister, depth: int) -> Iterator[Member]:
-    """The regular files below a folder, in a fixed order; logs are no part of a copy."""
+def _walk(root: int, path: str, inner: str, list_folder: Lister, depth: int) -> Iterator[Member | None]:
+    """The regular files below a folder, in a fixed order; logs are no part of a copy. None for each folder."""
     at = join(path, inner)
+    yield None
     folder = list_folder(at)
     if folder.parts is None:
         folder.parts = [name for name in folder.files if not (is_log(name) or is_ignored(name))]
@@ -185,6 +194,7 @@ class FilesOf:
             known = kept.former.get(member.name)
             self.former = known[1] if known is not None and known[0].inode == member.inode else None
         self.age_s = age_s
+        self._end_s = time.monotonic() + JUDGE_S_MAX
 
     def path(self, name: str) -> str:
         """Of a member, below the unit."""
@@ -226,6 +236,8 @@ class FilesOf:
         known = self._kept.former.get(member.name)
         if known is not None and known[0] == member and not (known[1] is not None and known[1].provisional):
             return known[1]
+        if time.monotonic() > self._end_s:
+            raise TakesLong
         judgement = empty_member(member) or self._judge_alone(member)
         if judgement is None or judgement.structure is not Structure.UNREADABLE:
             self._kept.former[member.name] = (member, judgement)
@@ -285,9 +297,16 @@ def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_o
             if gone(failure):
                 raise FileNotFoundError from None
             error = words(failure)
+        except TakesLong:
+            kept.judged = Judgement(
+                Structure.UNREADABLE, "its check takes long and goes on", provisional=True
+            )
+            kept.again_s = now_s
+            kept.shown = _sighting(kept, volume_offset_s)
+            return
         except (
             Exception
-        ) as bug:  # a format that fails at hostile bytes stops no governor, and says nothing of the copy
+        ) as bug:  # hostile bytes stop no governor, and a check that fails says nothing of a copy
             kept.judged = Judgement(Structure.UNREADABLE, f"its check has failed: {type(bug).__name__}")
             kept.shown = _sighting(kept, volume_offset_s)
             return

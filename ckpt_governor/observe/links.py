@@ -6,6 +6,8 @@ import os
 import stat
 
 _HOPS_MAX = 16
+_STEPS_MAX = 256
+"""Parts of paths, over all hops; one that is longer leads nowhere that is looked at."""
 
 
 class Dangling(Exception):
@@ -22,8 +24,11 @@ def resolve(root: int, unit: str, path: str) -> tuple[str, str | None]:
     if todo is None:
         return text, None
     done: list[str] = []
-    hops = 0
+    hops = steps = 0
     while todo:
+        steps += 1
+        if steps > _STEPS_MAX:
+            raise Dangling(text)
         part = todo.pop(0)
         if part == "..":
             if not done:

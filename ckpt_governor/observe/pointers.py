@@ -15,6 +15,7 @@ from ckpt_governor.observe.tree import Folder
 from ckpt_governor.pointers import Pointer
 
 TEXT_BYTES_MAX = 4096
+POINTERS_MAX = 200
 _NAME = re.compile(r"[\w.+=-]{1,255}")
 _TENSORFLOW = re.compile(r'^model_checkpoint_path:\s*"([^"\\/]+)"\s*$', re.MULTILINE)
 
@@ -30,8 +31,11 @@ def _megatron(text: str, folders: Sequence[str]) -> str | None:
     if not (text.isascii() and text.isdecimal() and len(text) <= 15):
         return None
     number = int(text)
-    written = next((name for name in folders if re.fullmatch(f"iter_0*{number}", name)), None)
-    return written or f"iter_{number:07d}"
+    written = next(
+        (name for name in folders if re.fullmatch(f"(?:iter|global_step)_?0*{number}", name)), None
+    )
+    others = any(name.startswith("global_step") for name in folders)
+    return written or (f"global_step_{number}" if others else f"iter_{number:07d}")
 
 
 def _tensorflow(text: str, _: Sequence[str]) -> str | None:
@@ -68,7 +72,7 @@ class PointerReader:
         found: list[tuple[Pointer, bool]] = []
         known: dict[str, _Known] = {}
         for folder_path, folder in places:
-            for name in _NAMERS.keys() & folder.holds():
+            for name in _NAMERS.keys() & folder.holds() if len(found) < POINTERS_MAX else ():
                 path = join(folder_path, name)
                 try:
                     known[path] = self._read(root, path, now_s)

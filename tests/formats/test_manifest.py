@@ -80,10 +80,18 @@ def test_a_copy_of_any_format_must_be_as_its_manifest_says(tmp_path):
     assert judged("safetensors", path).structure is INCOMPLETE
 
 
-def test_a_file_that_was_replaced_after_its_manifest_is_judged_without_it(raw):
+def test_a_file_whose_next_save_came_to_no_manifest_is_incomplete(raw):
     assert write_manifest(raw)
     put_back(raw.parent / f"{raw.name}.manifest.json")
     raw.write_bytes(b"longer or shorter")
+    assert judged("file", raw).structure is INCOMPLETE
+    assert judged("file", raw).why.startswith(f"{raw.name} is newer than its manifest: ")
+
+
+def test_a_file_of_the_same_size_that_was_written_after_its_manifest_is_judged_without_it(raw):
+    assert write_manifest(raw)
+    put_back(raw.parent / f"{raw.name}.manifest.json")
+    raw.write_bytes(bytes(reversed(raw.read_bytes())))
     why = f"its manifest is older than {raw.name} and says nothing of it"
     assert judged("file", raw)[:2] == (SHAPELESS, why)
     assert checked_deeply("file", raw) == (SHAPELESS, why, 0)
@@ -105,13 +113,16 @@ def test_a_manifest_as_old_as_its_file_counts(raw):
     assert judged("file", raw).structure is COMPLETE
 
 
-def test_a_folder_saved_again_in_place_is_judged_without_its_manifest(folder):
+def test_a_folder_whose_next_save_came_to_no_manifest_is_incomplete(folder):
     assert write_manifest(folder)
     assert judged("folder", folder).structure is COMPLETE
     put_back(folder / "manifest.json")
     (folder / "sub" / "rest.bin").write_bytes(b"1234567")
     found = judged("folder", folder)
-    assert (found.structure, found.why.startswith("its manifest is older than ")) == (SHAPELESS, True)
+    assert (found.structure, "is newer than its manifest: sub/rest.bin has 7 of " in found.why) == (
+        INCOMPLETE,
+        True,
+    )
 
 
 def test_what_came_after_the_manifest_and_is_not_in_it_makes_it_no_older(folder):
