@@ -55,6 +55,17 @@ class Loop:
         self._stop = False
 
     def run(self) -> int:
+        """The whole life; a command that is wrapped outlives whatever fails here. Returns the exit code."""
+        try:
+            return self._run()
+        except Exception as bug:
+            if self.wrapped is None or not self.wrapped.running():
+                raise
+            text = f"{type(bug).__name__}: {bug}"[:500]
+            warn(f"this process has failed and decides nothing more, the command runs on alone: {text}")
+            return self._blind()
+
+    def _run(self) -> int:
         """From the first look to the receipt; returns the exit code."""
         if self.wrapped is not None and not self._start(self.wrapped):
             return self.wrapped.exit_code()

@@ -15,7 +15,8 @@ from ckpt_governor.formats.manifest import manifest_beside
 from ckpt_governor.formats.naming import is_temporary, step_of
 from ckpt_governor.formats.reading import words
 from ckpt_governor.observe.elders import lacks
-from ckpt_governor.observe.kept import MEMBERS_MAX, FilesOf, Kept, join, judge, mtime_ns, restless, see
+from ckpt_governor.observe.keeping import Kept
+from ckpt_governor.observe.kept import MEMBERS_MAX, FilesOf, join, judge, mtime_ns, restless, see
 from ckpt_governor.observe.links import Dangling, resolve
 from ckpt_governor.observe.places import Places
 from ckpt_governor.observe.pointers import PointerReader

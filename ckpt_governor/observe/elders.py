@@ -9,7 +9,7 @@ from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named
 from ckpt_governor.formats.marks import MARKERS
 from ckpt_governor.formats.naming import is_temporary
-from ckpt_governor.observe.kept import Kept
+from ckpt_governor.observe.keeping import Kept
 
 ELDERS_MAX = 3
 PARTS_MAX = 4096

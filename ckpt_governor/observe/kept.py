@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import stat
 import time
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
-from ckpt_governor.facts import Sighting, Structure
+from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_of_file
 from ckpt_governor.formats.interface import HEAD_BYTES, NO_CHECKSUMS, Format, Judgement, Member, Plan
 from ckpt_governor.formats.manifest import judge_by_manifest
-from ckpt_governor.formats.marks import MARKERS, empty_member
-from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other, names_a_copy, step_of
+from ckpt_governor.formats.marks import empty_member
+from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other
 from ckpt_governor.formats.reading import RegularFile, words
+from ckpt_governor.observe.keeping import Kept
+from ckpt_governor.observe.shown import sighting_of
 from ckpt_governor.observe.tree import Folder, gone
 
 MEMBERS_MAX = 50_000
@@ -31,81 +32,6 @@ Lister = Callable[[str], Folder]
 
 class TakesLong(Exception):
     """The members of a copy cannot be judged in one look; those that were are remembered."""
-
-
-class Kept:
-    """A file, a group of loose files or a folder that is one copy, may be one, or is a part of a write."""
-
-    __slots__ = (
-        "again_s",
-        "beside",
-        "changed_s",
-        "due",
-        "error",
-        "format",
-        "former",
-        "group",
-        "judged",
-        "lacks",
-        "likely",
-        "mark",
-        "members",
-        "order",
-        "path",
-        "retired",
-        "shown",
-        "sniffed",
-        "temporary",
-        "twin_of",
-        "written_ns",
-    )
-
-    def __init__(
-        self, path: str, format: Format | None = None, group: tuple[str, ...] = (), *, temporary: bool = False
-    ) -> None:
-        self.path = path
-        self.format = format
-        """Of a folder or group by its names; of a file by its first bytes, and None when it is no copy or not asked."""
-        self.group = group
-        """The loose files that together are one copy."""
-        self.temporary = temporary
-        self.likely = format is not None or names_a_copy(self.name)
-        """Its name alone makes it a copy."""
-        self.members: tuple[Member, ...] = ()
-        self.mark: tuple[int, int] | None = None
-        """Device and inode of a folder; None when it is none."""
-        self.beside: tuple[tuple[str, int | None], ...] = ()
-        """The marks beside it and their times."""
-        self.error = ""
-        self.judged: Judgement | None = None
-        self.lacks = ""
-        """What its elders had and it has not."""
-        self.former: dict[str, tuple[Member, Judgement | None]] = {}
-        """Members of a folder or group as they were when each was judged by itself."""
-        self.sniffed = (0, 0)
-        self.shown: Sighting | None = None
-        self.changed_s = 0.0
-        self.written_ns = 0
-        self.again_s: float | None = None
-        self.order = 0
-        self.retired = False
-        self.twin_of: tuple[str, str] | None = None
-        self.due = 0
-
-    @property
-    def folder(self) -> str:
-        """The folder that holds it."""
-        return self.path.rpartition("/")[0]
-
-    @property
-    def name(self) -> str:
-        """Its name in that folder."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def single(self) -> bool:
-        """Whether it is one file."""
-        return self.mark is None and not self.group
 
 
 def see(kept: Kept, root: int, list_folder: Lister) -> bool:
@@ -302,13 +228,13 @@ def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_o
                 Structure.UNREADABLE, "its check takes long and goes on", provisional=True
             )
             kept.again_s = now_s
-            kept.shown = _sighting(kept, volume_offset_s)
+            kept.shown = sighting_of(kept, volume_offset_s)
             return
         except (
             Exception
         ) as bug:  # hostile bytes stop no governor, and a check that fails says nothing of a copy
             kept.judged = Judgement(Structure.UNREADABLE, f"its check has failed: {type(bug).__name__}")
-            kept.shown = _sighting(kept, volume_offset_s)
+            kept.shown = sighting_of(kept, volume_offset_s)
             return
     if error:
         kept.judged = Judgement(Structure.UNREADABLE, error)
@@ -320,14 +246,14 @@ def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_o
         kept.again_s = now_s
     elif kept.judged is not None and kept.judged.structure is Structure.INCOMPLETE:
         kept.again_s = now_s + _RACY_S if abs(volume_age_s) < _RACY_S else None
-    kept.shown = _sighting(kept, volume_offset_s)
+    kept.shown = sighting_of(kept, volume_offset_s)
 
 
 def restless(kept: Kept, now_s: float, volume_offset_s: float) -> None:
     """It changed while it was being judged: whatever was read is not what is there now."""
     kept.judged = Judgement(Structure.INCOMPLETE, "it changes while it is looked at")
     kept.again_s = now_s
-    kept.shown = _sighting(kept, volume_offset_s)
+    kept.shown = sighting_of(kept, volume_offset_s)
 
 
 def _judged(kept: Kept, root: int, beside: Collection[str], age_s: float) -> Judgement | None:
@@ -359,47 +285,3 @@ def _recognise(kept: Kept, files: FilesOf) -> None:
     kept.sniffed = (member.inode, member.bytes)
     promised = final_of(files.name) if kept.temporary else files.name
     kept.format = format_of_file(promised, head)
-
-
-def _sighting(kept: Kept, volume_offset_s: float) -> Sighting | None:
-    if kept.format is None or kept.judged is None:
-        return None
-    counted = [member for member in kept.members if member.name not in MARKERS] or list(kept.members)
-    sizes = {(member.device, member.inode): member.bytes for member in counted}
-    return Sighting(
-        name=kept.path,
-        format=kept.format.word,
-        step=step_of(final_of(kept.name) if kept.temporary else kept.name),
-        bytes=sum(sizes.values()),
-        structure=kept.judged.structure,
-        why=kept.judged.why,
-        fingerprint=_fingerprint(kept, counted),
-        inode=_identity(kept),
-        written_s=max((member.mtime_ns for member in counted), default=0) / 1e9 - volume_offset_s,
-        temporary=kept.temporary,
-        lacks=kept.lacks,
-    )
-
-
-def _identity(kept: Kept) -> str:
-    if kept.mark is not None:
-        return f"{kept.mark[0]:x}:{kept.mark[1]:x}"
-    if not kept.members:
-        return "0:0"
-    first = kept.members[0]
-    if kept.group:
-        return f"{first.device:x}:{zlib.crc32(os.fsencode(kept.path)):x}:group"
-    return f"{first.device:x}:{first.inode:x}"
-
-
-def _fingerprint(kept: Kept, counted: list[Member]) -> str:
-    """The inodes before the first dot, all else after it. No ctime is in it: a new hard link is no change."""
-    if kept.single and counted:
-        member = counted[0]
-        return f"{member.inode:x}.{member.bytes:x}.{member.mtime_ns:x}"
-    inodes, content = zlib.crc32(b"%d" % kept.mark[1]) if kept.mark is not None else 0, 0
-    for member in counted:
-        inodes = zlib.crc32(b" %d" % member.inode, inodes)
-        line = b"%d %d " % (member.bytes, member.mtime_ns) + os.fsencode(member.name)
-        content = zlib.crc32(line + b"\0", content)
-    return f"{inodes:x}.{len(counted):x}.{sum(member.bytes for member in counted):x}.{content:x}"

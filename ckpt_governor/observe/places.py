@@ -15,7 +15,8 @@ from ckpt_governor.formats.naming import (
     numbered_word,
     suffix_of,
 )
-from ckpt_governor.observe.kept import Kept, Lister, join
+from ckpt_governor.observe.keeping import Kept
+from ckpt_governor.observe.kept import Lister, join
 from ckpt_governor.observe.tree import Folder, gone
 
 DEPTH_MAX = 4

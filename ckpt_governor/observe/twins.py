@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.reading import RegularFile
-from ckpt_governor.observe.kept import Kept
+from ckpt_governor.observe.keeping import Kept
 
 _SAMPLES = 16
 _SAMPLE_BYTES = 4096

@@ -196,3 +196,28 @@ def test_a_command_without_its_dashes_is_told_where_they_go(tmp_path, capsys):
     assert ended.value.code == 2
     assert "ckpt-governor run --dir DIR -- python train.py --lr 0.1" in capsys.readouterr().err
     assert not (tmp_path / ".ckpt-governor").exists()
+
+
+FAILING = """
+import sys
+from ckpt_governor.cli.governor import main
+from ckpt_governor.unit import Unit
+real, looks = Unit.tick, []
+def tick(self, *given, **more):
+    looks.append(1)
+    if len(looks) > 2:
+        raise RuntimeError("a bug")
+    return real(self, *given, **more)
+Unit.tick = tick
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_command_outlives_a_governor_that_fails(tmp_path):
+    job = [sys.executable, "-c", "import sys, time; time.sleep(2); print('the job ends'); sys.exit(7)"]
+    command = [sys.executable, "-c", FAILING, "run", "--dir", str(tmp_path), "--poll", "0.1", "--", *job]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, env=environment()
+    )
+    assert (ended.returncode, "the job ends" in ended.stdout) == (7, True)
+    assert "the command runs on alone: RuntimeError: a bug" in ended.stderr

@@ -1,0 +1,82 @@
+"""What is remembered of one copy from look to look."""
+
+from __future__ import annotations
+
+from ckpt_governor.facts import Sighting
+from ckpt_governor.formats.interface import Format, Judgement, Member
+from ckpt_governor.formats.naming import names_a_copy
+
+
+class Kept:
+    """A file, a group of loose files or a folder that is one copy, may be one, or is a part of a write."""
+
+    __slots__ = (
+        "again_s",
+        "beside",
+        "changed_s",
+        "due",
+        "error",
+        "format",
+        "former",
+        "group",
+        "judged",
+        "lacks",
+        "likely",
+        "mark",
+        "members",
+        "order",
+        "path",
+        "retired",
+        "shown",
+        "sniffed",
+        "temporary",
+        "twin_of",
+        "written_ns",
+    )
+
+    def __init__(
+        self, path: str, format: Format | None = None, group: tuple[str, ...] = (), *, temporary: bool = False
+    ) -> None:
+        self.path = path
+        self.format = format
+        """Of a folder or group by its names; of a file by its first bytes, and None when it is no copy or not asked."""
+        self.group = group
+        """The loose files that together are one copy."""
+        self.temporary = temporary
+        self.likely = format is not None or names_a_copy(self.name)
+        """Its name alone makes it a copy."""
+        self.members: tuple[Member, ...] = ()
+        self.mark: tuple[int, int] | None = None
+        """Device and inode of a folder; None when it is none."""
+        self.beside: tuple[tuple[str, int | None], ...] = ()
+        """The marks beside it and their times."""
+        self.error = ""
+        self.judged: Judgement | None = None
+        self.lacks = ""
+        """What its elders had and it has not."""
+        self.former: dict[str, tuple[Member, Judgement | None]] = {}
+        """Members of a folder or group as they were when each was judged by itself."""
+        self.sniffed = (0, 0)
+        self.shown: Sighting | None = None
+        self.changed_s = 0.0
+        self.written_ns = 0
+        self.again_s: float | None = None
+        self.order = 0
+        self.retired = False
+        self.twin_of: tuple[str, str] | None = None
+        self.due = 0
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds it."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in that folder."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one file."""
+        return self.mark is None and not self.group
