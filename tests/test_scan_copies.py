@@ -697,3 +697,43 @@ def test_a_format_that_fails_at_hostile_bytes_makes_its_copy_unreadable_and_stop
     seen = {one.name: (one.structure, one.why) for one in look().sightings}
     assert seen["step_1.safetensors"] == (UNREADABLE, "its check has failed: ValueError")
     assert seen["step_2.pt"] == (COMPLETE, "")
+
+
+def test_a_copy_whose_members_take_long_is_judged_on_at_the_next_look_and_is_unknown_until_then(
+    unit, put, monkeypatch
+):
+    put(*(f"step_1/part-{number}.pt" for number in range(10)))
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(kept.time, "monotonic", lambda: next(ticks) * kept.JUDGE_S_MAX / 4)
+    scanner = CopyScanner(str(unit), budget_s=1e9)
+    seen = []
+    for second in range(8):
+        (sighting,) = scanner.look(NOW_S + second, 0.0).sightings
+        seen.append(sighting.structure)
+    assert seen[0] is UNREADABLE
+    assert seen[-1] is SHAPELESS
+    assert sighting.why == ""
+
+
+def test_the_folders_in_a_copy_are_bounded_like_its_files(unit, put, monkeypatch):
+    monkeypatch.setattr(kept, "MEMBERS_MAX", 5)
+    put("step_1/a.pt")
+    for number in range(20):
+        (unit / "step_1" / f"{number:02}").mkdir()
+        put(f"step_1/{number:02}/b.pt")
+    (sighting,) = CopyScanner(str(unit), budget_s=60.0).look(NOW_S, 0.0).sightings
+    assert sighting.bytes < 5 * len(WHOLE)
+
+
+def test_a_link_of_very_many_parts_is_told_as_one_to_nothing(unit, put, look):
+    put("d/step_1.pt")
+    (unit / "best.pt").symlink_to("d/../" * 800 + "d/step_1.pt")
+    assert [one.also for one in look().sightings] == [()]
+    assert look(NOW_S + 10).dangling[0][0] == "best.pt"
+
+
+@pytest.mark.parametrize("name", ["step_1.pt", "model.ckpt", "a.npz", "m.keras", "d.pkl", "e.npy", "w.h5"])
+def test_a_file_of_zeros_is_no_copy_that_counts(put, look, name):
+    put(name, data=bytes(100_000))
+    (sighting,) = look().sightings
+    assert sighting.structure is INCOMPLETE

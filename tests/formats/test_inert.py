@@ -417,3 +417,8 @@ def test_a_large_one_is_walked_fast():
     begun_s = time.process_time()
     assert len(value_of(data)) == 20_000
     assert time.process_time() - begun_s < 3.0
+
+
+def test_keys_that_could_be_chosen_to_collide_are_no_keys_of_a_dict():
+    value = value_of(pickle.dumps({2**40: 1, -5: 2, 2.0**70: 3, 7: 4}))
+    assert [type(key).__name__ for key in value] == ["Inert", "Inert", "Inert", "int"]

@@ -216,3 +216,9 @@ def test_shards_of_several_archives_are_not_taken_for_one():
 
 def test_damage_is_an_exception_with_a_clause():
     assert str(Damage("no end record")) == "no end record"
+
+
+def test_more_records_than_the_table_has_room_for_are_damage(tmp_path):
+    path = tmp_path / "step_1.pt"
+    path.write_bytes(torch_zip()[:200] + end_of_zip(200, 40, 60_000, bytes(40)))
+    assert judged("torch-zip", path).structure is INCOMPLETE
