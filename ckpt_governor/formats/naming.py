@@ -108,8 +108,8 @@ def _numbers(text: str) -> list[tuple[int, str]]:
 
 
 def _is_decimal(text: str, begin: int, end: int) -> bool:
-    """Whether digits follow a dot, or have one and digits behind them."""
-    return text[begin - 1 : begin] == "." or (
+    """Whether digits follow digits and a dot, or have a dot and digits behind them."""
+    return (text[begin - 1 : begin] == "." and text[begin - 2 : begin - 1].isdecimal()) or (
         text[end : end + 1] == "." and text[end + 1 : end + 2].isdecimal()
     )
 

@@ -41,6 +41,9 @@ from ckpt_governor.formats.naming import (
         ("foo-12.pt", 12),
         ("epoch_3.pt", 3),
         ("ckpt-300_temp", 300),
+        ("cp-0005.ckpt", 5),
+        ("w.01.keras", 1),
+        ("weights.10-0.53.hdf5", 10),
     ],
 )
 def test_the_step_is_found(name, step):
