@@ -16,7 +16,7 @@ from ckpt_governor.formats.naming import is_temporary, step_of
 from ckpt_governor.formats.reading import words
 from ckpt_governor.observe.elders import lacks
 from ckpt_governor.observe.keeping import Kept
-from ckpt_governor.observe.kept import MEMBERS_MAX, FilesOf, join, judge, mtime_ns, restless, see
+from ckpt_governor.observe.kept import JUDGE_S_MAX, MEMBERS_MAX, FilesOf, join, judge, mtime_ns, restless, see
 from ckpt_governor.observe.links import Dangling, resolve
 from ckpt_governor.observe.places import Places
 from ckpt_governor.observe.pointers import PointerReader
@@ -59,9 +59,18 @@ class Look:
 class CopyScanner:
     """Finds the copies of one unit; remembers what it saw, so that an unchanged copy costs only ``stat`` calls."""
 
-    def __init__(self, unit: str, *, followed: frozenset[str] = frozenset(), budget_s: float = 0.5) -> None:
-        """``followed``: names that the ledger knows, so that they are shown even among very many."""
-        self._unit, self._followed, self._budget_s = os.path.abspath(unit), followed, budget_s
+    def __init__(
+        self,
+        unit: str,
+        *,
+        followed: frozenset[str] = frozenset(),
+        budget_s: float = 0.5,
+        judge_s: float = JUDGE_S_MAX,
+    ) -> None:
+        """``followed``: names that the ledger knows, so that they are shown even among very many. ``budget_s`` is the
+        time of one look, ``judge_s`` that of the members of one copy: whoever keeps a beat cannot wait for them."""
+        self._unit, self._followed = os.path.abspath(unit), followed
+        self._budget_s, self._judge_s = budget_s, judge_s
         self._tree, self._places = Tree(), Places()
         self._walk: Generator[None, None, Look] | None = None
         self._last = Look()
@@ -214,7 +223,7 @@ class CopyScanner:
         beside = self._neighbours(kept)
         try:
             for _ in range(2):
-                judge(kept, root, beside, now_s, offset_s)
+                judge(kept, root, beside, now_s, offset_s, self._judge_s)
                 whole = kept.judged is not None and kept.judged.structure is Structure.COMPLETE
                 if not whole or not see(kept, root, list_folder):
                     break

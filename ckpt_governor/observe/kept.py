@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
+from math import inf
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_of_file
@@ -108,7 +109,13 @@ class FilesOf:
     """What a format is given of one copy."""
 
     def __init__(
-        self, kept: Kept, root: int, beside: Collection[str], age_s: float, member: Member | None = None
+        self,
+        kept: Kept,
+        root: int,
+        beside: Collection[str],
+        age_s: float,
+        member: Member | None = None,
+        judge_s: float = inf,
     ) -> None:
         self._kept, self._root = kept, root
         self._member = member
@@ -120,7 +127,7 @@ class FilesOf:
             known = kept.former.get(member.name)
             self.former = known[1] if known is not None and known[0].inode == member.inode else None
         self.age_s = age_s
-        self._end_s = time.monotonic() + JUDGE_S_MAX
+        self._end_s = time.monotonic() + judge_s
 
     def path(self, name: str) -> str:
         """Of a member, below the unit."""
@@ -211,14 +218,21 @@ def mtime_ns(root: int, path: str) -> int | None:
     return found.st_mtime_ns if stat.S_ISREG(found.st_mode) else None
 
 
-def judge(kept: Kept, root: int, beside: Collection[str], now_s: float, volume_offset_s: float) -> None:
-    """Recognise it and judge its structure. Raises FileNotFoundError when it is being removed."""
+def judge(
+    kept: Kept,
+    root: int,
+    beside: Collection[str],
+    now_s: float,
+    volume_offset_s: float,
+    judge_s: float = JUDGE_S_MAX,
+) -> None:
+    """Recognise it and judge its structure, in so much time. Raises FileNotFoundError when it is being removed."""
     kept.again_s = None
     volume_age_s = now_s + volume_offset_s - kept.written_ns / 1e9
     error = kept.error
     if not error:
         try:
-            kept.judged = _judged(kept, root, beside, max(volume_age_s, now_s - kept.changed_s))
+            kept.judged = _judged(kept, root, beside, max(volume_age_s, now_s - kept.changed_s), judge_s)
         except OSError as failure:
             if gone(failure):
                 raise FileNotFoundError from None
@@ -256,8 +270,8 @@ def restless(kept: Kept, now_s: float, volume_offset_s: float) -> None:
     kept.shown = sighting_of(kept, volume_offset_s)
 
 
-def _judged(kept: Kept, root: int, beside: Collection[str], age_s: float) -> Judgement | None:
-    files = FilesOf(kept, root, beside, age_s)
+def _judged(kept: Kept, root: int, beside: Collection[str], age_s: float, judge_s: float) -> Judgement | None:
+    files = FilesOf(kept, root, beside, age_s, judge_s=judge_s)
     if kept.single:
         _recognise(kept, files)
     if kept.format is None:
