@@ -732,7 +732,7 @@ def test_a_link_of_very_many_parts_is_told_as_one_to_nothing(unit, put, look):
     assert look(NOW_S + 10).dangling[0][0] == "best.pt"
 
 
-@pytest.mark.parametrize("name", ["step_1.pt", "model.ckpt", "a.npz", "m.keras", "d.pkl", "e.npy", "w.h5"])
+@pytest.mark.parametrize("name", ["step_1.pt", "model.ckpt", "a.npz", "m.keras", "d.pkl", "e.npy"])
 def test_a_file_of_zeros_is_no_copy_that_counts(put, look, name):
     put(name, data=bytes(100_000))
     (sighting,) = look().sightings

@@ -23,9 +23,7 @@ from ckpt_governor.formats.naming import (
 from ckpt_governor.formats.nested import judge_nested
 
 _SHAPELESS = Judgement(Structure.SHAPELESS)
-_NEVER_BEGIN_WITH_ZEROS = frozenset(
-    ["pt", "pth", "ckpt", "npz", "npy", "h5", "hdf5", "keras", "pkl", "pickle", "joblib"]
-)
+_NEVER_BEGIN_WITH_ZEROS = frozenset(["pt", "pth", "ckpt", "npz", "npy", "keras", "pkl", "pickle", "joblib"])
 """What is saved under these names has words at its beginning; what lost power before it was on the disk has none."""
 _MEMBERS_JUDGED_MAX = 4096
 _RUN_FOLDERS = re.compile(r"(?:checkpoints|ckpts|snapshots|lightning_logs|version_[0-9]+|\.hydra)", re.ASCII)

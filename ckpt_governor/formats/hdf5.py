@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import HEAD_BYTES, Files, Format, Judgement, OpenFile
+from ckpt_governor.formats.interface import Files, Format, Judgement, OpenFile
 from ckpt_governor.formats.naming import names_a_copy, suffix_of
 from ckpt_governor.formats.unwritten import judge_tail
 from ckpt_governor.formats.zip_records import LOCAL
@@ -88,8 +88,6 @@ def _unrecognised(file: OpenFile) -> Judgement:
         return _incomplete("its beginning is cut")
     if file.tail_hole() == 0:
         return _incomplete("nothing of it was ever written")
-    if not any(file.read_at(0, HEAD_BYTES)):
-        return _incomplete("it begins with nothing but zeros")
     return Judgement(Structure.SHAPELESS, "it does not begin as HDF5 does, and cannot be checked")
 
 

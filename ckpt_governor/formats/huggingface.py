@@ -142,9 +142,7 @@ def _judge_small(files: Files) -> Judgement | None:
 def _is_begun(files: Files, there: dict[str, Member]) -> bool:
     """Whether the Trainer was writing all of a training: of a model alone, or of another program's copy, there is no
     state to wait for."""
-    if _TRAINER_ARGUMENTS not in there:
-        return False
-    if _TRAINER_FOLDER.fullmatch(files.name) is None and not any(name.startswith(_LATE) for name in there):
+    if _TRAINER_ARGUMENTS not in there or not any(name.startswith(_LATE) for name in there):
         return False
     with files.open(_TRAINER_ARGUMENTS) as file:
         return _TRAINER_WORD in file.read_at(0, _ARGUMENTS_BYTES_READ_MAX)
