@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from ckpt_governor.formats.interface import Files, Judgement, Member, MemberFile, OpenFile, Piece, Plan
+from ckpt_governor.formats.interface import Files, Judgement, Member, MemberFile, OpenFile, Piece, Plan, T
 
 
 class Below:
@@ -46,6 +46,14 @@ class Below:
     def judge_member(self, member: Member) -> Judgement | None:
         """By the format of its own."""
         return self._files.judge_member(member._replace(name=self._prefix + member.name))
+
+    def learn(self, member: Member, reader: Callable[[MemberFile], T]) -> T:
+        """What this reader makes of the member."""
+        return self._files.learn(member._replace(name=self._prefix + member.name), reader)
+
+    def check_time(self) -> None:
+        """As for the whole copy."""
+        self._files.check_time()
 
     def plan_member(self, member: Member) -> Plan:
         """By the format of its own; its pieces under its name below the sub-folder."""

@@ -119,7 +119,7 @@ def judge_shards(files: Files) -> Judgement:
     there = {member.name: member for member in files.members}
     doubt = COMPLETE
     for source in sources:
-        index = _INDEXES.get(source.key, source.open)
+        index = _INDEXES.get(source.key, source.open, files.check_time)
         if isinstance(index.failure, Cut | Damaged):
             return incomplete(f"{source.name} is {'cut' if isinstance(index.failure, Cut) else 'damaged'}")
         if index.failure is not None:
@@ -277,6 +277,7 @@ def _judge_ends(files: Files, index: Index, members: list[Member], places: dict[
         shard = places[member.name]
         if index.ended.get(member.name) == member or shard.bytes - shard.last_at < _END_BYTES:
             continue
+        files.check_time()
         with files.open(member.name) as file:
             begin = file.read_at(shard.last_at, len(LOCAL))
             end = file.read_at(shard.bytes - _END_BYTES, _END_BYTES)

@@ -13,18 +13,20 @@ from ckpt_governor.formats.inert_bytes import Cut, Damaged, Skipped, TooBig, Uns
 _PROTOCOL_MAX = 5
 _PLAIN_KEY_BELOW = 4096
 """Numbers can be chosen so that a dict looks for each at the places of all others; of so few that costs nothing."""
+_UNUSED_MAX = 1024
+"""Numbers of the memo that are left out."""
 _DICTS = frozenset(["OrderedDict", "defaultdict", "dict"])
 _BUILT_IN = frozenset(["builtins", "__builtin__", "collections"])
 _RECONSTRUCTORS = frozenset([("copyreg", "_reconstructor"), ("copy_reg", "_reconstructor")])
 
 # What one more value takes, rather too much than too little.
-SMALL, ENTRY, TABLE, OBJECT = 64, 128, 256, 128
+PLACE, SMALL, ENTRY, TABLE, OBJECT = 10, 64, 128, 256, 128
 
 
 class Inert:
     """A global, or what a call of one would have made."""
 
-    __slots__ = ("args", "items", "module", "name", "state")
+    __slots__ = ("args", "born", "items", "module", "name", "state")
 
     def __init__(self, module: str, name: str, args: object = None) -> None:
         self.module = module
@@ -32,6 +34,8 @@ class Inert:
         self.args = args
         self.state: object = None
         self.items: list[object] | None = None
+        self.born: tuple[int, int] | None = None
+        """What was held and remembered when it was begun, where that is asked."""
 
     def fields(self) -> Mapping[object, object]:
         """Its attributes, as far as its state tells them by name. Not copied: one state may be that of very many."""
@@ -53,6 +57,7 @@ class Persistent:
 
 
 AfterBuild = Callable[[Inert, int], int]
+Opcodes = Mapping[int, Callable[["Machine"], object]]
 
 
 class Machine:
@@ -62,18 +67,33 @@ class Machine:
         self.window = window
         self.after_build = after_build
         self.stack: list[object] = []
-        self.memo: dict[int, object] = {}
+        self.memo: list[object] = []
+        self.unused = 0
         self.marks: list[int] = []
         self.persistent_ids: list[object] = []
         self.held = 0
         self.frame_end = 0
+        self.value: object = None
 
-    def run(self, others: Mapping[int, Callable[[Machine], object]]) -> object:
-        """To the end; the opcodes of which pickles have most are here, for speed, and the others in their table."""
+    def go_on(self, others: Opcodes, opcodes: int) -> bool:
+        """As ``run``; what goes wrong is told apart. Raises Failure and OSError."""
+        if self.window.budget.opcodes <= 0:
+            raise TooBig
+        try:
+            return self.run(others, opcodes)
+        except (IndexError, KeyError, ValueError, struct.error):
+            if self.window.is_past_end():
+                raise Cut from None
+            raise Damaged(self.window.position()) from None
+
+    def run(self, others: Opcodes, opcodes: int) -> bool:
+        """So many opcodes further; whether it came to the end, which leaves the ``value``. What one call did not reach
+        the next one goes on with. The opcodes of which pickles have most are here, for speed; the others in a table.
+        """
         window, stack, memo = self.window, self.stack, self.memo
-        push, u32 = stack.append, struct.Struct("<I").unpack_from
+        push, remember, u32 = stack.append, memo.append, struct.Struct("<I").unpack_from
         data, at, limit = window.data, window.at, window.limit
-        allowed = max(0, window.budget.opcodes)
+        allowed = max(0, min(opcodes, window.budget.opcodes))
         left = repeat(None, allowed)
         try:
             for _ in left:
@@ -85,7 +105,7 @@ class Machine:
                 code = data[at]
                 at += 1
                 if code == 0x94:  # MEMOIZE
-                    memo[len(memo)] = stack[-1]
+                    remember(stack[-1])
                 elif code == 0x68:  # BINGET
                     at += 1
                     push(memo[data[at - 1]])
@@ -102,32 +122,35 @@ class Machine:
                     self.marks.append(len(stack))
                 elif code == 0x2E:  # STOP
                     window.at = at
-                    return self.stop()
+                    self.stop()
+                    return True
                 else:
                     window.at = at
                     others[code](self)
                     data, at, limit = window.data, window.at, window.limit
+            window.at = at
+            self.check_memory()
         except (IndexError, KeyError):
             if window.data is data:
                 window.at = max(at, window.at)
             raise
         finally:  # what a pickle inside this one spent has been counted down already
             window.budget.opcodes -= allowed - length_hint(left)
-        raise TooBig
+        return False
 
     def check_memory(self) -> None:
         """As the window moves: between two times no more can come than a window has opcodes."""
-        held = self.held + ENTRY * len(self.memo) + 8 * (len(self.stack) + len(self.marks))
+        held = self.held + PLACE * (len(self.memo) + len(self.stack) + len(self.marks))
         if held > self.window.budget.memory:
             raise TooBig
 
-    def stop(self) -> object:
-        """The value that is left."""
+    def stop(self) -> None:
+        """Takes the value that is left."""
         if self.window.is_past_end():
             raise Cut
         if self.window.position() < self.frame_end:
             raise Damaged(self.window.position())
-        return self.stack.pop()
+        self.value = self.stack.pop()
 
     def above_mark(self) -> list[object]:
         """What is on the stack since the last mark, taken off."""
@@ -181,6 +204,18 @@ class Machine:
         """A value on the stack, with what it takes."""
         self.held += cost
         self.stack.append(value)
+
+    def remember(self, index: int) -> None:
+        """What is on top, under this number. They are given one after another; Python 2 began with one."""
+        memo = self.memo
+        if index == len(memo):
+            memo.append(self.stack[-1])
+            return
+        self.unused += max(0, index - len(memo))
+        if index < 0 or self.unused > _UNUSED_MAX:
+            raise Unsupported("it is a pickle of an unusual sort and cannot be checked")
+        memo.extend(repeat(None, max(0, index + 1 - len(memo))))
+        memo[index] = self.stack[-1]
 
     def line(self) -> str | Skipped:
         """The text up to the end of the line, its escapes as they are."""

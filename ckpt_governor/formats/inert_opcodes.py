@@ -15,6 +15,14 @@ def _word(value: object) -> str:
     return value
 
 
+def _index(text: object) -> int:
+    """The number of something remembered."""
+    index = int(_word(text))
+    if index < 0:
+        raise ValueError
+    return index
+
+
 def _extension(machine: Machine, count: int) -> None:
     """A global that is registered by a number in the program that wrote it."""
     machine.number(count)
@@ -133,13 +141,13 @@ OPCODES: dict[int, Callable[[Machine], object]] = {
     ord("c"): _named,
     ord("d"): _paired,
     ord("e"): lambda machine: machine.add_items(machine.above_mark()),
-    ord("g"): lambda machine: machine.put(machine.memo[int(_word(machine.line()))], 0),
+    ord("g"): lambda machine: machine.put(machine.memo[_index(machine.line())], 0),
     ord("i"): _instance,
     ord("l"): lambda machine: machine.put(machine.above_mark()),
     ord("o"): _called_from_mark,
-    ord("p"): lambda machine: machine.memo.__setitem__(int(_word(machine.line())), machine.stack[-1]),
-    ord("q"): lambda machine: machine.memo.__setitem__(machine.window.u8(), machine.stack[-1]),
-    ord("r"): lambda machine: machine.memo.__setitem__(machine.window.u32(), machine.stack[-1]),
+    ord("p"): lambda machine: machine.remember(int(_word(machine.line()))),
+    ord("q"): lambda machine: machine.remember(machine.window.u8()),
+    ord("r"): lambda machine: machine.remember(machine.window.u32()),
     ord("s"): _one_item,
     ord("t"): lambda machine: machine.put(tuple(machine.above_mark())),
     ord("u"): lambda machine: machine.set_items(machine.above_mark()),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from ckpt_governor.facts import Structure
+
+T = TypeVar("T")
 
 HEAD_BYTES = 512
 """How much of a file's beginning a format is shown to recognise it by."""
@@ -40,6 +42,10 @@ COMPLETE = Judgement(Structure.COMPLETE)
 
 class Damage(Exception):
     """Something that a finished copy has is missing or wrong; its text is a clause for a person."""
+
+
+class TakesLong(Exception):
+    """A look has no more time for this copy. What was learned is remembered, and the next look goes on from there."""
 
 
 Check = Callable[[Iterator[memoryview]], str]
@@ -127,6 +133,13 @@ class Files(Protocol):
 
     def judge_member(self, member: Member) -> Judgement | None:
         """By the member's own format; None when it has none that could tell. Remembered while it does not change."""
+
+    def learn(self, member: Member, reader: Callable[[MemberFile], T]) -> T:
+        """What this reader makes of the member. Remembered while it does not change, and only for one reader of each
+        member: so it is given back small. Raises TakesLong, OSError and what the reader raises."""
+
+    def check_time(self) -> None:
+        """To be asked between steps of what may take long. Raises TakesLong when there is no more time."""
 
     def plan_member(self, member: Member) -> Plan:
         """What of it has checksums, by the member's own format. Raises Damage and OSError."""

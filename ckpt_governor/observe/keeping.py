@@ -12,6 +12,7 @@ class Kept:
 
     __slots__ = (
         "again_s",
+        "alike",
         "beside",
         "changed_s",
         "due",
@@ -21,6 +22,7 @@ class Kept:
         "group",
         "judged",
         "lacks",
+        "learned",
         "likely",
         "mark",
         "members",
@@ -56,6 +58,10 @@ class Kept:
         """What its elders had and it has not."""
         self.former: dict[str, tuple[Member, Judgement | None]] = {}
         """Members of a folder or group as they were when each was judged by itself."""
+        self.alike: dict[tuple[object, ...], Judgement] = {}
+        """The same by inode and format: a file with very many names is judged once."""
+        self.learned: dict[str, tuple[Member, object]] = {}
+        """What its format has read of some members, as they were then."""
         self.sniffed = (0, 0)
         self.shown: Sighting | None = None
         self.changed_s = 0.0
@@ -80,3 +86,13 @@ class Kept:
     def single(self) -> bool:
         """Whether it is one file."""
         return self.mark is None and not self.group
+
+    def forget_others(self) -> None:
+        """What is remembered of members that are no longer there."""
+        most = 2 * len(self.members)
+        if max(len(self.former), len(self.learned)) > most:
+            names = {member.name for member in self.members}
+            self.former = {name: known for name, known in self.former.items() if name in names}
+            self.learned = {name: known for name, known in self.learned.items() if name in names}
+        if len(self.alike) > most:
+            self.alike.clear()

@@ -11,7 +11,17 @@ from math import inf
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_of_file
-from ckpt_governor.formats.interface import HEAD_BYTES, NO_CHECKSUMS, Format, Judgement, Member, Plan
+from ckpt_governor.formats.interface import (
+    HEAD_BYTES,
+    NO_CHECKSUMS,
+    Format,
+    Judgement,
+    Member,
+    MemberFile,
+    Plan,
+    T,
+    TakesLong,
+)
 from ckpt_governor.formats.manifest import judge_by_manifest
 from ckpt_governor.formats.marks import empty_member
 from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other
@@ -29,10 +39,6 @@ JUDGE_S_MAX = 1.0
 """A copy whose members take longer to be judged is judged on at the next look: the beat goes on meanwhile."""
 
 Lister = Callable[[str], Folder]
-
-
-class TakesLong(Exception):
-    """The members of a copy cannot be judged in one look; those that were are remembered."""
 
 
 def see(kept: Kept, root: int, list_folder: Lister) -> bool:
@@ -169,12 +175,27 @@ class FilesOf:
         known = self._kept.former.get(member.name)
         if known is not None and known[0] == member and not (known[1] is not None and known[1].provisional):
             return known[1]
-        if time.monotonic() > self._end_s:
-            raise TakesLong
+        self.check_time()
         judgement = empty_member(member) or self._judge_alone(member)
         if judgement is None or judgement.structure is not Structure.UNREADABLE:
             self._kept.former[member.name] = (member, judgement)
         return judgement
+
+    def learn(self, member: Member, reader: Callable[[MemberFile], T]) -> T:
+        """What this reader makes of the member, remembered while it does not change."""
+        known = self._kept.learned.get(member.name)
+        if known is not None and known[0] == member:
+            return known[1]  # type: ignore[return-value] # there is one reader of each member
+        self.check_time()
+        with self.open(member.name) as file:
+            learned = reader(file)
+        self._kept.learned[member.name] = (member, learned)
+        return learned
+
+    def check_time(self) -> None:
+        """Raises TakesLong when the time is up for which this copy may hold up a look."""
+        if time.monotonic() > self._end_s:
+            raise TakesLong
 
     def plan_member(self, member: Member) -> Plan:
         """By the format of its own; its pieces under its name."""
@@ -202,7 +223,13 @@ class FilesOf:
             format = self._format_of(member)
             if format is None:
                 return None
-            return format.judge(FilesOf(self._kept, self._root, (), self.age_s, member))
+            same, alike = (*member[1:], format.word), self._kept.alike
+            judgement = alike.get(same)
+            if judgement is None:
+                judgement = format.judge(FilesOf(self._kept, self._root, (), self.age_s, member))
+                if not judgement.provisional:
+                    alike[same] = judgement
+            return judgement
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -279,9 +306,7 @@ def _judged(kept: Kept, root: int, beside: Collection[str], age_s: float, judge_
     if kept.temporary:
         return Judgement(Structure.INCOMPLETE, "under a temporary name")
     judgement = judge_by_manifest(kept.format, files)
-    if len(kept.former) > 2 * len(kept.members):
-        names = {member.name for member in kept.members}
-        kept.former = {name: known for name, known in kept.former.items() if name in names}
+    kept.forget_others()
     return judgement
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import dcp, dcp_index
 from ckpt_governor.formats.deep import check
-from ckpt_governor.formats.interface import Damage
+from ckpt_governor.formats.interface import Damage, TakesLong
 from ckpt_governor.formats.reading import RegularFile
 from ckpt_governor.observe.copies import CopyScanner
 
@@ -405,8 +405,8 @@ def test_a_distributed_copy_inside_of_a_folder_is_judged_with_it(tmp_path, insid
 
 def test_an_index_is_read_once_while_it_stays_the_same(copy, monkeypatch):
     read = []
-    real = dcp_index.items
-    monkeypatch.setattr(dcp_index, "items", lambda file: read.append(1) or real(file))
+    real = dcp_index.Reading
+    monkeypatch.setattr(dcp_index, "Reading", lambda told: read.append(1) or real(told))
     os.utime(copy / ".metadata", (WRITTEN_S + 77, WRITTEN_S + 77))
     watched = Watched(copy.parent)
     for count in (3, 2, 1):
@@ -426,10 +426,46 @@ def test_only_a_bounded_number_of_indexes_is_remembered(copy):
     root = os.open(copy, os.O_RDONLY)
     try:
         for number in (*range(40), 39, 39, 0):
-            assert sorted(known.get((number,), open_index).shards) == sorted(TWO_RANKS)
+            assert sorted(known.get((number,), open_index, no_hurry).shards) == sorted(TWO_RANKS)
     finally:
         os.close(root)
     assert len(read) == 41
+
+
+def no_hurry():
+    """There is time."""
+
+
+def test_a_large_index_is_read_from_look_to_look_and_the_others_wait_for_it(tmp_path):
+    class Later(TakesLong):
+        """Not now."""
+
+    def hurry():
+        raise Later
+
+    many = [(f"tensor {n}", f"__{n % 8}_0.distcp", 7 * n, 7) for n in range(8000)]
+    root = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "large").write_bytes(index_of(many))
+    (tmp_path / "small").write_bytes(index_of([("only", "__0_0.distcp", 0, 7)]))
+    known, looks = dcp_index.Indexes(), 0
+    try:
+        while True:
+            try:
+                index = known.get(("large",), lambda: RegularFile(root, "large"), hurry)
+                break
+            except Later:
+                looks += 1
+            with pytest.raises(TakesLong):
+                known.get(("small",), lambda: RegularFile(root, "small"), no_hurry)
+        assert sorted(known.get(("small",), lambda: RegularFile(root, "small"), no_hurry).shards) == [
+            "__0_0.distcp"
+        ]
+    finally:
+        os.close(root)
+    assert looks > 2
+    assert {name: shard.bytes for name, shard in index.shards.items()} == {
+        f"__{rank}_0.distcp": 7 * (7992 + rank + 1) for rank in range(8)
+    }
 
 
 # What a deep check finds
