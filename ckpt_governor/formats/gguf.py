@@ -13,7 +13,7 @@ from ckpt_governor.formats.unwritten import judge_tail
 
 _MAGIC = b"GGUF"
 _ENTRIES_MAX = 100_000
-_TEXTS_MAX = 2_000_000
+_TEXTS_MAX = 1_500_000
 """The words of a vocabulary and the pairs that merge, one by one: the largest known have eight hundred thousand."""
 _TEXT_BYTES_MAX = 65_535
 _DIMENSIONS_MAX = 8

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.forward import Uncheckable
 from ckpt_governor.formats.generic import GenericFolder, holds_copies
-from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member
+from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member, OpenFile
 from ckpt_governor.formats.naming import COPY_SUFFIXES, suffix_of
 from ckpt_governor.formats.parts import incomplete, judge_absent, judge_json, unchecked
 from ckpt_governor.formats.zip_records import LOCAL, judge_archive
@@ -126,17 +126,21 @@ def _judge_small(files: Files) -> Judgement | None:
         looked_at += 1
         if looked_at > _SMALL_MAX:
             break
-        with files.open(member.name) as file:
-            if is_text:
-                if judge_json(file.read_at(0, file.size)) is Structure.INCOMPLETE:
-                    return incomplete(f"{member.name} is cut")
-            elif file.read_at(0, len(LOCAL)) == LOCAL:
-                judgement = judge_archive(file, lambda _: "")
-                if judgement.structure is Structure.INCOMPLETE:
-                    return incomplete(f"{member.name}: {judgement.why}")
-            elif file.size < _ARCHIVE_BYTES_MIN:
-                return incomplete(f"{member.name} is cut")
+        wrong = files.learn(member, _wrong_in_text if is_text else _wrong_in_archive)
+        if wrong:
+            return incomplete(f"{member.name}{wrong}")
     return None
+
+
+def _wrong_in_text(file: OpenFile) -> str:
+    return " is cut" if judge_json(file.read_at(0, file.size)) is Structure.INCOMPLETE else ""
+
+
+def _wrong_in_archive(file: OpenFile) -> str:
+    if file.read_at(0, len(LOCAL)) != LOCAL:
+        return " is cut" if file.size < _ARCHIVE_BYTES_MIN else ""
+    judgement = judge_archive(file, lambda _: "")
+    return f": {judgement.why}" if judgement.structure is Structure.INCOMPLETE else ""
 
 
 def _is_begun(files: Files, there: dict[str, Member]) -> bool:
@@ -175,12 +179,9 @@ def judge_index(files: Files, index: Member, there: dict[str, Member]) -> Judgem
     """Every shard that it names is there and whole, and holds the tensors that it tells. Raises OSError."""
     if index.bytes > _INDEX_BYTES_READ_MAX:
         return unchecked(f"{index.name} is too long to be checked")
-    with files.open(index.name) as file:
-        text = file.read_at(0, file.size)
-    told = judge_json(text)
+    told, wanted = files.learn(index, _read_index)
     if told is Structure.INCOMPLETE:
         return incomplete(f"{index.name} is cut")
-    wanted = _weight_map(text) if told is Structure.COMPLETE else None
     if not wanted:
         return unchecked(f"{index.name} is of an unknown kind")
     folder = index.name[: len(index.name) - len(index.name.rpartition("/")[2])]
@@ -198,6 +199,13 @@ def judge_index(files: Files, index: Member, there: dict[str, Member]) -> Judgem
             odd = odd or f"{member.name} is newer than its index"
     odd = odd or _miscounted(wanted)
     return unchecked(odd) if odd else COMPLETE
+
+
+def _read_index(file: OpenFile) -> tuple[Structure, dict[str, _Names] | None]:
+    """Whether it has its end, and the names of the tensors of every shard."""
+    text = file.read_at(0, file.size)
+    told = judge_json(text)
+    return told, _weight_map(text) if told is Structure.COMPLETE else None
 
 
 def _weight_map(text: bytes) -> dict[str, _Names] | None:
@@ -239,14 +247,10 @@ def _judge_shard(files: Files, member: Member, names: _Names) -> Judgement:
     judgement = files.judge_member(member) or unchecked(f"{member.name} cannot be checked")
     if judgement.structure is not Structure.COMPLETE or suffix_of(member.name) != "safetensors":
         return judgement
-    with files.open(member.name) as file:
-        length = int.from_bytes(file.read_at(0, 8), "little")
-        if length > _INDEX_BYTES_READ_MAX:
-            return unchecked(f"{member.name} holds too many tensors to be checked")
-        try:
-            count, total = _sum(_tensors(file.read_at(8, length)))
-        except Uncheckable as why:
-            return unchecked(f"{member.name}: {why}")
+    told = files.learn(member, _read_header)
+    if isinstance(told, str):
+        return unchecked(f"{member.name}: {told}")
+    count, total = told
     if count < names[0]:
         return incomplete(f"{member.name}: {names[0] - count} of {names[0]} tensors are missing")
     if count == names[0] and total != names[1]:
@@ -254,6 +258,17 @@ def _judge_shard(files: Files, member: Member, names: _Names) -> Judgement:
     if count > names[0]:
         return unchecked(f"{member.name}: {count - names[0]} tensors more than its index tells")
     return COMPLETE
+
+
+def _read_header(file: OpenFile) -> _Names | str:
+    """The names of a shard's tensors, or why they cannot be told."""
+    length = int.from_bytes(file.read_at(0, 8), "little")
+    if length > _INDEX_BYTES_READ_MAX:
+        return "it holds too many tensors to be checked"
+    try:
+        return _sum(_tensors(file.read_at(8, length)))
+    except Uncheckable as why:
+        return str(why)
 
 
 def _tensors(header: bytes) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from functools import partial
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.crc32c import crc32c
@@ -127,12 +128,11 @@ def _small_files(files: Files) -> Iterator[Judgement]:
         opened += 1
         if opened > _OPENED_MAX:
             return
-        with files.open(member.name) as file:
-            if is_manifest:
-                yield _judge_manifest(file, member.name)
-            elif file.size <= _TEXT_BYTES_MAX:
-                told = judge_json(file.read_at(0, file.size))
-                yield incomplete(f"{member.name} is cut") if told is Structure.INCOMPLETE else COMPLETE
+        if is_manifest:
+            yield files.learn(member, partial(_judge_manifest, name=member.name))
+        elif member.bytes <= _TEXT_BYTES_MAX:
+            told = files.learn(member, lambda file: judge_json(file.read_at(0, file.size)))
+            yield incomplete(f"{member.name} is cut") if told is Structure.INCOMPLETE else COMPLETE
 
 
 def _judge_manifest(file: OpenFile, name: str) -> Judgement:
@@ -170,17 +170,22 @@ def _arrays(files: Files, there: dict[str, Member]) -> Iterator[Judgement]:
     # Who writes these also stores chunks that are all zeros, which others leave out.
     stores_all = any("array_metadatas/" in name for name in there)
     for name in arrays[:_OPENED_MAX]:
-        with files.open(name) as file:
-            text = file.read_at(0, min(file.size, _ARRAY_BYTES_MAX + 1))
-        if len(text) > _ARRAY_BYTES_MAX:
-            continue
-        if judge_json(text) is Structure.INCOMPLETE:
+        whole, wanted = files.learn(there[name], _read_array)
+        if not whole:
             yield incomplete(f"{name} is cut")
             continue
-        wanted, found = _chunk_count(text), chunks[name.rpartition("/")[0]]
+        found = chunks[name.rpartition("/")[0]]
         if wanted is not None and found < wanted:
             why = f"{name.rpartition('/')[0]}: {wanted - found} of {wanted} chunks are missing"
             yield incomplete(why) if stores_all else unchecked(why)
+
+
+def _read_array(file: OpenFile) -> tuple[bool, int | None]:
+    """Whether the description of an array has its end, and how many chunks it tells of; None when it does not tell."""
+    if file.size > _ARRAY_BYTES_MAX:
+        return True, None
+    text = file.read_at(0, file.size)
+    return judge_json(text) is not Structure.INCOMPLETE, _chunk_count(text)
 
 
 def _array_of(name: str, arrays: Collection[str]) -> str | None:

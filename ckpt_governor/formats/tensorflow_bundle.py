@@ -29,6 +29,7 @@ from ckpt_governor.formats.sstable import Unknown, fields, read_table, varint
 _DATA = re.compile(r"(.+)\.data-([0-9]{5,6})-of-([0-9]{5,6})", re.ASCII | re.DOTALL)
 _INDEX_BYTES_READ_MAX = 4 << 20
 """About fifty thousand tensors; a longer index is not read, for time."""
+_ENTRIES_MAX = 100_000
 _SHARDS_MAX = 100_000
 _STRINGS = frozenset([7, 20, 21])
 """Types whose checksum is of something else than their bytes: string, resource, variant."""
@@ -165,7 +166,9 @@ def _read_index(files: Files, prefix: str) -> tuple[int, list[_Entry]]:
             raise
         raise Unknown("its index is a link, which is not followed") from None
     shards, entries = 0, []
-    for key_bytes, value in read_table(data):
+    for number, (key_bytes, value) in enumerate(read_table(data)):
+        if number > _ENTRIES_MAX:
+            raise Unknown("its index has too many entries to be checked")
         if key_bytes == 0:
             shards = _number(dict(fields(value)).get(1))
         else:

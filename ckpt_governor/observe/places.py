@@ -21,6 +21,8 @@ from ckpt_governor.observe.tree import Folder, gone
 
 DEPTH_MAX = 4
 FOLDERS_MAX = 10_000
+NAMES_MAX = 200_000
+"""In all folders together; a folder that is one copy has its own bound."""
 
 
 class Place:
@@ -78,11 +80,11 @@ class Places:
 
         Raises OSError when the unit itself cannot be listed.
         """
-        todo, seen = [("", 0)], set[str]()
+        todo, seen, names = [("", 0)], set[str](), 0
         self.truncated = False
         while todo:
             path, depth = todo.pop()
-            if len(seen) >= FOLDERS_MAX:
+            if len(seen) >= FOLDERS_MAX or names > NAMES_MAX:
                 self.truncated = True
                 break
             try:
@@ -94,6 +96,7 @@ class Places:
                     seen.add(path)  # unreadable for now: what is known of it stays
                 continue
             seen.add(path)
+            names += len(folder.files) + len(folder.folders) + len(folder.links)
             self.truncated = self.truncated or folder.full
             place = self._place(path, folder)
             for name in folder.folders:
