@@ -215,7 +215,7 @@ class Unit:
             world=world,
             ledger=outcome.ledger,
             decisions=outcome.decisions,
-            wait_s=self._wait_s(world, glue.look_again_s, moment.now_s),
+            wait_s=self._wait_s(world, glue.look_again_s, moment.now_s, look.partial or look.unfinished),
             again=glue.look_again_s is not None,
         )
         self._quiet = self._quiet_from(key, tick, look, numbers)
@@ -223,7 +223,7 @@ class Unit:
 
     def _quiet_from(self, key: tuple[object, ...], tick: Tick, look: Look, numbers: Numbers) -> Quiet | None:
         """Until when the same look again would lead to nothing: a while, or the moment the window asks."""
-        unclear = tick.again or look.partial or self.write_error or self._lock is None
+        unclear = tick.again or look.partial or look.unfinished or self.write_error or self._lock is None
         if unclear or not is_settled(tick.world, tick.ledger):
             return None
         until_s = rest_until_s(tick.world, numbers, tick.ledger)
@@ -287,11 +287,10 @@ class Unit:
             heard_s=self._heard[1] if self._heard else None,
         )
 
-    def _wait_s(self, world: Observation, again_s: float | None, now_s: float) -> float:
+    def _wait_s(self, world: Observation, again_s: float | None, now_s: float, looks_on: bool) -> float:
         """Until the next poll, second look or placed write, whichever comes first."""
-        busy = self.ledger.request is not None or any(
-            copy.status is CopyStatus.WRITING for copy in world.copies
-        )
+        writing = any(copy.status is CopyStatus.WRITING for copy in world.copies)
+        busy = looks_on or writing or self.ledger.request is not None
         wait_s = min(self.settings.poll_s, POLL_BUSY_S) if busy else self.settings.poll_s
         if again_s is not None:
             wait_s = min(wait_s, again_s + 0.01)

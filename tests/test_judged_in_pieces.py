@@ -44,8 +44,10 @@ def look_until_judged(unit, judge_s):
     """The last word, and how many looks came before it."""
     scanner, found = CopyScanner(str(unit), budget_s=60.0, judge_s=judge_s), []
     while len(found) < 500:
-        (sighting,) = scanner.look(LONG_AFTER_S + len(found), 0.0).sightings
-        if (sighting.structure, sighting.why) != TAKES_LONG:
+        look = scanner.look(LONG_AFTER_S + len(found), 0.0)
+        (sighting,) = look.sightings
+        assert look.unfinished is ((sighting.structure, sighting.why) == TAKES_LONG)
+        if not look.unfinished:
             return (sighting.structure, sighting.why), len(found)
         found.append(sighting)
     pytest.fail("it came to no end")

@@ -52,6 +52,8 @@ class Look:
     partial: bool = False
     """The walk ran out of its time and goes on at the next look; the sightings are those of the last whole walk.
     Whoever follows copies over time waits for a whole one."""
+    unfinished: bool = False
+    """A check took long and goes on at the next look."""
     copy_count: int = 0
     """All copies, including old ones that are no longer shown."""
 
@@ -284,6 +286,7 @@ class CopyScanner:
             sightings=tuple(sightings),
             dangling=dangling,
             pointers=tuple(pointer for pointer, there in pointers if there),
+            unfinished=any(kept.unfinished for kept in self._shown),
             truncated=self._places.truncated or any(len(kept.members) >= MEMBERS_MAX for kept in self._shown),
             copy_count=self._copy_count,
         )

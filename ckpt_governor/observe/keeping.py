@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckpt_governor.facts import Sighting
+from ckpt_governor.facts import Sighting, Structure
 from ckpt_governor.formats.interface import Format, Judgement, Member
 from ckpt_governor.formats.naming import names_a_copy
 
@@ -86,6 +86,12 @@ class Kept:
     def single(self) -> bool:
         """Whether it is one file."""
         return self.mark is None and not self.group
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its check took long and goes on at the next look."""
+        judged = self.judged
+        return judged is not None and judged.provisional and judged.structure is Structure.UNREADABLE
 
     def forget_others(self) -> None:
         """What is remembered of members that are no longer there."""
