@@ -364,6 +364,9 @@ def _status(
     missing = sighting.why if incomplete else sighting.lacks or _too_small(copy, elders)
     if incomplete or missing:
         return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing
+    if sighting.structure is Structure.AMBIGUOUS:
+        dead = dead or copy.status is CopyStatus.UNKNOWN
+        return (CopyStatus.UNKNOWN if dead else CopyStatus.WRITING), sighting.why
     if moment.first:
         quiet_s = moment.now_s - sighting.written_s  # or every restart would wait for copies of last week
     return (CopyStatus.SOUND if quiet_s >= moment.settle.sound_s else CopyStatus.WRITING), sighting.why

@@ -48,6 +48,8 @@ class Structure(str, Enum):
     """Something that a finished copy has is missing."""
     SHAPELESS = "shapeless"
     """The format has no end that could be checked; only time and former copies tell."""
+    AMBIGUOUS = "ambiguous"
+    """A save of one kind that came to its end, or one of another that did not: the bytes are the same."""
     UNREADABLE = "unreadable"
     """It could not be looked at (no permission, an I/O error, a bound was hit)."""
 

@@ -28,6 +28,7 @@ _TRAINER_STATE = "trainer_state.json"
 _TRAINER_ARGUMENTS = "training_args.bin"
 _LATE = ("optimizer", "scheduler", "scaler", "rng_state")
 """What the Trainer writes after the model and its arguments, and before its state."""
+_BY_HAND = "a model that was saved by hand, or a save that stopped before its optimizer"
 _TRAINER_WORD = b"transformers.train"
 """In the Trainer's arguments, by whatever class."""
 _ARGUMENTS_BYTES_READ_MAX = 1 << 16
@@ -107,7 +108,10 @@ class HuggingFaceTrainer(GenericFolder):
             return indexed
         if _TRAINER_STATE not in there:
             why = f"its {_TRAINER_STATE} is not there yet"
-            return incomplete(why) if _is_begun(files, there) else unchecked(why)
+            if not _is_the_trainers(files, there):
+                return unchecked(why)
+            late = any(name.startswith(_LATE) for name in there)
+            return incomplete(why) if late else Judgement(Structure.AMBIGUOUS, _BY_HAND)
         if indexed.structure is not Structure.COMPLETE:
             return indexed
         state = there[_TRAINER_STATE]
@@ -143,10 +147,9 @@ def _wrong_in_archive(file: OpenFile) -> str:
     return f": {judgement.why}" if judgement.structure is Structure.INCOMPLETE else ""
 
 
-def _is_begun(files: Files, there: dict[str, Member]) -> bool:
-    """Whether the Trainer was writing all of a training: of a model alone, or of another program's copy, there is no
-    state to wait for."""
-    if _TRAINER_ARGUMENTS not in there or not any(name.startswith(_LATE) for name in there):
+def _is_the_trainers(files: Files, there: dict[str, Member]) -> bool:
+    """Whether its arguments lie in it: another program's copy, or a model alone, has no state to wait for."""
+    if _TRAINER_ARGUMENTS not in there:
         return False
     with files.open(_TRAINER_ARGUMENTS) as file:
         return _TRAINER_WORD in file.read_at(0, _ARGUMENTS_BYTES_READ_MAX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 
 import pytest
@@ -11,8 +12,9 @@ from formats.making import torch_zip
 from formats.making_folders import LONG_AFTER_S, hf_model, only, safetensors_of, seen, trainer_step
 from hypothesis import given
 from hypothesis import strategies as st
+from watching import Watched
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import CopyStatus, Structure
 from ckpt_governor.formats import format_of_folder
 from ckpt_governor.observe.copies import CopyScanner
 
@@ -265,9 +267,36 @@ def test_a_write_is_incomplete_until_its_state_is_there(tmp_path):
 
 
 def test_a_model_alone_has_no_state_to_wait_for(checkpoint):
-    for name in ("trainer_state.json", "optimizer.pt", "rng_state.pth"):
+    for name in ("trainer_state.json", "optimizer.pt", "rng_state.pth", "training_args.bin"):
         (checkpoint / name).unlink()
     assert told(checkpoint.parent) == (SHAPELESS, "its trainer_state.json is not there yet")
+
+
+BY_HAND = "a model that was saved by hand, or a save that stopped before its optimizer"
+
+
+def test_a_model_with_the_trainer_s_arguments_may_be_a_save_that_stopped(checkpoint):
+    for name in ("trainer_state.json", "optimizer.pt", "rng_state.pth"):
+        (checkpoint / name).unlink()
+    assert told(checkpoint.parent) == (Structure.AMBIGUOUS, BY_HAND)
+
+
+def test_a_first_save_that_stops_anywhere_behind_its_model_is_never_sound(tmp_path):
+    order = ["config.json", "model.safetensors", "training_args.bin", "optimizer.pt", "rng_state.pth"]
+    trainer_step(tmp_path / "made")
+    for stop in range(3, len(order) + 1):
+        unit = tmp_path / f"unit{stop}"
+        (unit / "checkpoint-5").mkdir(parents=True)
+        for name in order[:stop]:
+            shutil.copy(tmp_path / "made" / name, unit / "checkpoint-5" / name)
+        watched = Watched(unit)
+        early, late = watched.pass_s(3)["checkpoint-5"], watched.pass_s(100)["checkpoint-5"]
+        assert early[0] is CopyStatus.WRITING
+        assert late[0] is (CopyStatus.UNKNOWN if stop == 3 else CopyStatus.BROKEN)
+        (unit / "checkpoint-5" / "optimizer.pt").write_bytes(torch_zip({"data.pkl": b"\x80\x02N."}))
+        assert watched.pass_s(2)["checkpoint-5"][0] is CopyStatus.WRITING
+        shutil.copy(tmp_path / "made" / "trainer_state.json", unit / "checkpoint-5")
+        assert watched.pass_s(2)["checkpoint-5"][0] is CopyStatus.SOUND
 
 
 def test_settings_without_weights_are_no_copy_yet(checkpoint):

@@ -16,6 +16,9 @@ from libraries.folders import (
     assert_whole,
     seen,
 )
+from watching import Watched
+
+from ckpt_governor.facts import CopyStatus, Structure
 
 pytestmark = [
     pytest.mark.library("transformers"),
@@ -103,10 +106,20 @@ def test_a_sharded_checkpoint_and_a_model_beside_it_are_copies(tmp_path, library
     assert all(sighting.structure is COMPLETE for sighting in found.values())
 
 
-def test_a_model_that_was_saved_by_hand_into_such_a_folder_is_not_called_incomplete(tmp_path, library):
+def test_a_model_that_was_saved_by_hand_into_such_a_folder_may_be_a_save_that_stopped(tmp_path, library):
     trainer = library["train"](tmp_path / "out", 2, save_strategy="no")
     trainer.save_model(str(tmp_path / "checkpoint-2"))
-    assert seen(tmp_path)["checkpoint-2"].structure is SHAPELESS
+    trainer.model.save_pretrained(str(tmp_path / "checkpoint-3"))
+    assert seen(tmp_path)["checkpoint-2"].structure is Structure.AMBIGUOUS
+    assert seen(tmp_path)["checkpoint-3"].structure is SHAPELESS
+    watched = Watched(tmp_path)
+    early, late = watched.pass_s(3), watched.pass_s(60)
+    assert early["checkpoint-2"][0] is CopyStatus.WRITING
+    assert late["checkpoint-2"] == (
+        CopyStatus.UNKNOWN,
+        "a model that was saved by hand, or a save that stopped before its optimizer",
+    )
+    assert late["checkpoint-3"][0] is CopyStatus.SOUND
 
 
 def test_what_is_cut_or_missing_in_a_sharded_model_is_seen(tmp_path, library):
