@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from types import SimpleNamespace
 
 import pytest
 from formats.making_folders import (
@@ -22,8 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import deep, tensorflow_bundle
-from ckpt_governor.formats.crc32c import crc32c
+from ckpt_governor.formats import deep, interface, tensorflow_bundle
+from ckpt_governor.formats.crc32c import crc32c, fast_crc32c
 from ckpt_governor.observe.copies import CopyScanner
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
@@ -309,7 +310,8 @@ def checked(tmp_path, monkeypatch):
         try:
             found = scanner.files_of(sighting.name, root)
             assert found is not None
-            return deep.check(found[1], found[0].plan(found[1]))
+            plan = deep.each_byte_once(found[0].plan(found[1]), found[1].members)
+            return SimpleNamespace(why=plan.why, **deep.check(found[1], plan)._asdict())
         finally:
             os.close(root)
 
@@ -345,3 +347,31 @@ def test_texts_have_checksums_of_something_else(copy, checked):
 def test_without_a_fast_checksum_no_tensor_is_read(copy, checked, monkeypatch):
     monkeypatch.setattr(tensorflow_bundle, "fast_crc32c", lambda: None)
     assert (checked().wrong, checked().checked_bytes) == ("", 0)
+
+
+@pytest.mark.library("google_crc32c")
+def test_with_the_module_of_the_extra_a_changed_byte_is_found(copy, checked, monkeypatch):
+    monkeypatch.setattr(tensorflow_bundle, "fast_crc32c", fast_crc32c)
+    assert (checked().wrong, checked().checked_bytes) == ("", 1000)
+    data = bytearray((copy / FIRST).read_bytes())
+    data[300] ^= 1
+    (copy / FIRST).write_bytes(data)
+    assert checked().wrong == f"the checksum of tensor 1 in {FIRST} is wrong"
+
+
+ONE_SHARD = "ckpt-200.data-00000-of-00001"
+
+
+def test_tensors_that_lie_over_each_other_are_read_once_and_told(copy, checked):
+    entries = [(b"%03d" % n, bundle_entry(1, 0, n, bytes(500))) for n in range(100)]
+    (copy / "ckpt-200.index").write_bytes(table([HEADER, *entries]))
+    (copy / ONE_SHARD).write_bytes(bytes(600))
+    assert (checked().why, checked().checked_bytes) == ("parts that lie over others are not checked: 99", 500)
+
+
+def test_an_index_of_very_many_tensors_is_checked_in_part(copy, checked, monkeypatch):
+    monkeypatch.setattr(interface, "PIECES_MAX", 10)
+    entries = [(b"%03d" % n, bundle_entry(1, 0, n, b"x")) for n in range(100)]
+    (copy / "ckpt-200.index").write_bytes(table([HEADER, *entries]))
+    (copy / ONE_SHARD).write_bytes(b"x" * 100)
+    assert (checked().wrong, checked().checked_bytes, checked().why) == ("", 10, interface.TOO_MANY)
