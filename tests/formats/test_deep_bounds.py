@@ -13,7 +13,7 @@ import zlib
 
 import pytest
 from formats.making import Shown, known, torch_zip
-from formats.making_distributed import TWO_RANKS, index_of, tensor, write_deepspeed, write_dcp
+from formats.making_distributed import TWO_RANKS, index_of, tensor, write_dcp, write_deepspeed
 
 from ckpt_governor.formats import deep, interface, zip_records
 from ckpt_governor.formats.deep import check, each_byte_once, ranges
