@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.forward import Uncheckable
 from ckpt_governor.formats.generic import GenericFolder, holds_copies
-from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member
+from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Judgement, Member
 from ckpt_governor.formats.naming import COPY_SUFFIXES, suffix_of
 from ckpt_governor.formats.parts import incomplete, judge_absent, judge_json, unchecked
 from ckpt_governor.formats.zip_records import LOCAL, judge_archive
@@ -136,6 +136,8 @@ def _judge_small(files: Files) -> Judgement | None:
                     return incomplete(f"{member.name}: {judgement.why}")
             elif file.size < _ARCHIVE_BYTES_MIN:
                 return incomplete(f"{member.name} is cut")
+            elif not any(file.read_at(0, HEAD_BYTES)):
+                return incomplete(f"{member.name} begins with nothing but zeros")
     return None
 
 

@@ -9,6 +9,8 @@ from ckpt_governor.facts import Structure
 
 HEAD_BYTES = 512
 """How much of a file's beginning a format is shown to recognise it by."""
+TAIL_BYTES = 1024
+"""How much of its end, where its beginning is nothing but zeros."""
 
 
 class Member(NamedTuple):
@@ -169,6 +171,13 @@ class Format:
 
     def claims_file(self, name: str, head: bytes) -> bool:
         """Whether a single file is a copy of this format; ``head`` is its beginning and may be shorter than wanted."""
+        return False
+
+    def claims_tail(self, name: str, tail: Callable[[], bytes]) -> bool:
+        """Whether a file that begins with nothing but zeros is one of this format whose beginning was never written.
+
+        ``tail`` reads its end: to be called only when the name speaks for it.
+        """
         return False
 
     def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:

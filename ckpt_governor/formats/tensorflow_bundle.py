@@ -32,6 +32,8 @@ from ckpt_governor.formats.sstable import Unknown, fields, read_table, varint
 _DATA = re.compile(r"(.+)\.data-([0-9]{5,6})-of-([0-9]{5,6})", re.ASCII | re.DOTALL)
 _INDEX_BYTES_READ_MAX = 4 << 20
 """About fifty thousand tensors; a longer index is not read, for time."""
+_TENSORS_MAX = 100_000
+"""Entries may have four bytes, where real ones have eighty."""
 _SHARDS_MAX = 100_000
 _STRINGS = frozenset([7, 20, 21])
 """Types whose checksum is of something else than their bytes: string, resource, variant."""
@@ -167,12 +169,15 @@ def _read_index(files: Files, prefix: str) -> tuple[int, list[_Entry]]:
         if error.errno != errno.ELOOP:
             raise
         raise Unknown("its index is a link, which is not followed") from None
-    shards, entries = 0, []
+    shards = 0
+    entries: list[_Entry] = []
     for key_bytes, value in read_table(data):
         if key_bytes == 0:
             shards = _number(dict(fields(value)).get(1))
         else:
             entries.append(_entry(value))
+        if len(entries) > _TENSORS_MAX:
+            raise Unknown(f"its index has more than {_TENSORS_MAX} tensors, too many to be checked")
     if not 1 <= shards <= _SHARDS_MAX:
         raise Damage("its index is damaged")
     return shards, entries

@@ -70,6 +70,11 @@ def first_name(head: bytes) -> bytes:
     return head[30 : 30 + length] if len(head) >= 30 + length else b""
 
 
+def is_tail(tail: bytes) -> bool:
+    """Whether an archive without a comment ends so."""
+    return tail[-_END_BYTES:].startswith(_END) and _CENTRAL in tail
+
+
 def read_end(file: OpenFile) -> End:
     """The end record, with its 64-bit form. Raises Damage when it is missing or does not fit, and OSError."""
     tail_at = max(0, file.size - _TAIL_BYTES)
@@ -161,8 +166,10 @@ def check_records(file: OpenFile, end: End, records: list[Record]) -> None:
     if reached > end.table_at:
         raise Damage("its records reach into its table")
     step = max(1, (len(ordered) - 1) // (_SAMPLES - 1)) if ordered else 1
-    for record in {*ordered[::step], *ordered[-1:]}:
+    for record in dict.fromkeys((*ordered[::step], *ordered[-1:])):
         header = file.read_at(record.header_at, 30 + len(record.name))
+        if record.header_at == 0 and not any(header):
+            raise Damage("its beginning was never written")
         if header[:4] != LOCAL or header[30:] != record.name:
             raise Damage("a record is not where its table says")
 

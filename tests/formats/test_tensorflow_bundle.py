@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from formats.making_folders import (
     TENSORS,
+    block,
     bundle,
     bundle_entry,
     bundle_index,
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import deep, interface, tensorflow_bundle
-from ckpt_governor.formats.crc32c import crc32c, fast_crc32c
+from ckpt_governor.formats.crc32c import crc32c, fast_crc32c, masked
 from ckpt_governor.observe.copies import CopyScanner
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
@@ -144,6 +145,19 @@ def test_data_that_is_longer_or_newer_than_its_index_proves_nothing(copy):
 def test_a_packed_index_cannot_be_read(copy):
     (copy / "ckpt-200.index").write_bytes(bundle_index(TENSORS, kind=1))
     assert (only(copy).structure, only(copy).why) == (SHAPELESS, "its index is packed and cannot be checked")
+
+
+def test_an_index_of_very_many_tiny_entries_is_not_read_to_its_end(copy):
+    tiny = b"\0\1\0a" * 150_000 + struct.pack("<2L", 0, 1) + b"\0"
+    data = tiny + struct.pack("<L", masked(crc32c(tiny)))
+    end = block([(b"~", varint(0) + varint(len(data) - 5))])
+    footer = varint(0) * 2 + varint(len(data)) + varint(len(end) - 5)
+    (copy / "ckpt-200.index").write_bytes(data + end + footer.ljust(40, b"\0") + table([])[-8:])
+    found = only(copy)
+    assert (found.structure, found.why) == (
+        SHAPELESS,
+        "its index has more than 100000 tensors, too many to be checked",
+    )
 
 
 @pytest.mark.parametrize(
