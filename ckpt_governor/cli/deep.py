@@ -79,7 +79,7 @@ class DeepLook:
     def _told(self, copy: Copy) -> Copy:
         one = self.found.get(copy.name)
         if one is None or one.status is DeepStatus.NO_CHECKSUMS or not one.why:
-            return copy
+            return copy  # its cell says it
         if one.status is DeepStatus.BROKEN:
             return evolve(copy, status=CopyStatus.BROKEN, why=one.why)
         return evolve(copy, why=copy.why or one.why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from ckpt_governor.formats.interface import Format
+from ckpt_governor.formats.interface import HEAD_BYTES, TAIL_BYTES, Format, OpenFile
 
 
 @cache
@@ -22,6 +22,20 @@ def _registry() -> tuple[Format, ...]:
 def format_of_file(name: str, head: bytes) -> Format | None:
     """The format of a single file by its name and first bytes; None when it is no copy."""
     return next((format for format in _registry() if format.claims_file(name, head)), None)
+
+
+def format_of_open(name: str, file: OpenFile) -> Format | None:
+    """The same of an open file; where its beginning was never written its end may tell. Raises OSError."""
+    head = file.read_at(0, HEAD_BYTES)
+    if len(head) == HEAD_BYTES and not any(head):
+
+        def tail() -> bytes:
+            return file.read_at(max(HEAD_BYTES, file.size - TAIL_BYTES), TAIL_BYTES)
+
+        found = next((format for format in _registry() if format.claims_tail(name, tail)), None)
+        if found is not None:
+            return found
+    return format_of_file(name, head)
 
 
 def format_of_folder(name: str, files: Collection[str], folders: Collection[str]) -> Format | None:

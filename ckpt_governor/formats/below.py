@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ckpt_governor.formats.interface import Files, Judgement, Member, MemberFile, OpenFile, Piece, Plan, T
+from ckpt_governor.formats.interface import (
+    NO_CHECKSUMS,
+    Files,
+    Judgement,
+    Member,
+    MemberFile,
+    OpenFile,
+    Piece,
+    Plan,
+    T,
+)
 
 
 class Below:
@@ -68,7 +78,9 @@ def within(judgement: Judgement, folder: str) -> Judgement:
 
 def placed(plan: Plan, folder: str) -> Plan:
     """What was planned of a sub-folder, as a part of the copy."""
-    return plan._replace(pieces=tuple(_placed(piece, f"{folder}/") for piece in plan.pieces))
+    pieces = tuple(_placed(piece, f"{folder}/") for piece in plan.pieces)
+    known = plan.why in ("", NO_CHECKSUMS.why) or plan.why.startswith(f"{folder}/")
+    return Plan(pieces, plan.why if known else f"{folder}: {plan.why}")
 
 
 def _placed(piece: Piece, prefix: str) -> Piece:

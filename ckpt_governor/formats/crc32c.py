@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable
 
 _POLYNOMIAL = 0x82F63B78
 
-Checksum = Callable[[bytes, int], int]
+Checksum = Callable[[bytes | memoryview, int], int]
 """Of some bytes, carried on from the checksum of what came before them."""
+UNCHECKED = "its checksums (crc32c) are not checked: pip install 'checkpoint-governor[deep]'"
+"""Where no fast module is installed."""
 
 
 def _table() -> tuple[int, ...]:
@@ -24,7 +27,7 @@ def _table() -> tuple[int, ...]:
 _TABLE = _table()
 
 
-def crc32c(data: bytes, before: int = 0) -> int:
+def crc32c(data: bytes | memoryview, before: int = 0) -> int:
     """A few megabytes a second: for headers and indexes, never for tensors."""
     value, table = before ^ 0xFFFFFFFF, _TABLE
     for byte in data:
@@ -38,13 +41,18 @@ def masked(checksum: int) -> int:
 
 
 def fast_crc32c() -> Checksum | None:
-    """The one of a library that happens to be installed; None when there is none, and tensors are not to be read."""
-    for module, name in (("google_crc32c", "extend"), ("crc32c", "crc32c")):
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):
-            continue
-        if name == "extend":
-            return lambda data, before: int(found(before, data))
-        return lambda data, before: int(found(data, before))
-    return None
+    """The one of a module that may be installed; None when there is none, and tensors are not to be read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it has only its slow form here is seen below
+            google = importlib.import_module("google_crc32c")
+        if google.implementation == "c":
+            extend = google.extend
+            return lambda data, before: int(extend(before, bytes(data)))  # takes nothing but bytes
+    except (ImportError, AttributeError):
+        pass
+    try:
+        other = importlib.import_module("crc32c").crc32c
+    except (ImportError, AttributeError):
+        return None
+    return lambda data, before: int(other(data, before))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 from ckpt_governor.facts import Structure
@@ -25,14 +25,17 @@ from ckpt_governor.formats.dcp_index import Index, Indexes, Item, Key, Open, Sha
 from ckpt_governor.formats.inert import Cut, Damaged, Failure
 from ckpt_governor.formats.interface import (
     COMPLETE,
-    NO_CHECKSUMS,
+    PIECES_MAX,
     Damage,
     Files,
     Format,
     Judgement,
     Member,
-    Piece,
+    OpenFile,
     Plan,
+    gathered,
+    plans_of_members,
+    same_file,
 )
 from ckpt_governor.formats.naming import is_log, is_temporary, numbered_word
 from ckpt_governor.formats.parts import incomplete, judge_absent, unchecked
@@ -90,11 +93,14 @@ class Dcp(Format):
         return judgement
 
     def plan(self, files: Files) -> Plan:
-        plans = [_plan_shards(files, source) for source in _sources(files)]
-        plans += [files.plan_member(member) for member in _others(files)]
-        pieces = tuple(piece for plan in plans for piece in plan.pieces)
-        why = next((plan.why for plan in plans if plan.why and plan is not NO_CHECKSUMS), "")
-        return Plan(pieces, why) if pieces or why else NO_CHECKSUMS
+        sources = {_same_index(source): source for source in _sources(files)}
+        shards = (_plan_shards(files, source) for source in sources.values())
+        return gathered(chain(shards, plans_of_members(files, _others(files))))
+
+
+def _same_index(source: _Source) -> Key:
+    """What the names of one file have in common: each index takes its time."""
+    return same_file(source.key) if isinstance(source.key, Member) else source.key
 
 
 class _Source(NamedTuple):
@@ -332,22 +338,47 @@ def _judge_others(files: Files) -> Judgement | None:
 
 
 def _plan_shards(files: Files, source: _Source) -> Plan:
-    """Every item that is an archive: its records have checksums."""
-    by_shard: dict[str, list[Item]] = {}
+    """Every item that is an archive: its records have checksums. Raises Damage and OSError."""
     try:
         with source.open() as file:
-            for item in items(file):
-                by_shard.setdefault(item.shard, []).append(item)
+            found = list(islice(items(file), PIECES_MAX))
     except (Cut, Damaged) as failure:
         raise Damage(f"{source.name}: {failure}") from None
     except Failure as failure:
         return Plan((), f"{source.name}: {failure}")
-    pieces: list[Piece] = []
-    for shard, stored in by_shard.items():
+    return gathered(_plans_of_items(files, found))
+
+
+def _plans_of_items(files: Files, found: list[Item]) -> Iterator[Plan]:
+    """An item that lies over another is left out before anything of it is read, as their number is not ours to choose.
+
+    The format allows it: an item is read by its own place alone.
+    """
+    there = {member.name: member for member in files.members}
+    lost = next((item.shard for item in found if item.shard not in there), "")
+    if lost:
+        yield Plan((), f"{lost} is no file in it, and is not checked")
+    known = [item for item in found if item.shard in there and item.length]
+    known.sort(key=lambda item: (same_file(there[item.shard]), item.offset, -item.length))
+    over, last = 0, None
+    for shard, stored in groupby(known, key=lambda item: item.shard):
         with files.open(shard) as file:
             for item in stored:
+                same = last is not None and same_file(there[last.shard]) == same_file(there[shard])
+                if last is not None and same and item.offset < last.offset + last.length:
+                    over += (item.offset, item.length) != (last.offset, last.length)
+                    continue
+                last = item
                 if file.read_at(item.offset, len(LOCAL)) == LOCAL:
-                    plan = plan_archive(file, shard, item.offset, item.length)
-                    what = f"{shard}: {item.name}" if item.name else shard
-                    pieces += [piece._replace(what=what) for piece in plan.pieces]
-    return Plan(tuple(pieces))
+                    yield _plan_item(file, item)
+    if over:
+        yield Plan((), f"items that lie over others are not checked: {over}")
+
+
+def _plan_item(file: OpenFile, item: Item) -> Plan:
+    what = f"{item.shard}: {item.name}" if item.name else item.shard
+    try:
+        plan = plan_archive(file, item.shard, item.offset, item.length)
+    except Damage as damage:
+        raise Damage(f"{what}: {damage}") from None
+    return plan._replace(pieces=tuple(piece._replace(what=what) for piece in plan.pieces))

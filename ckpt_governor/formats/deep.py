@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ckpt_governor.formats.crc import combined
-from ckpt_governor.formats.interface import Files, MemberFile, Piece, Plan
+from ckpt_governor.formats.interface import WRONG, Damage, Files, Member, MemberFile, Piece, Plan, same_file
 
 RANGE_BYTES = 8 << 20
 BUFFER_BYTES = 1 << 20
 """Small enough to be still in the processor's cache when it is summed."""
 _GAP_BYTES_MAX = 1 << 16
 _TELL_EVERY_S = 0.1
+_STOP_S_MAX = 5.0
+"""An interrupt does not wait longer for a read than this: a volume that hangs would keep it for ever."""
 
 
 class Found(NamedTuple):
@@ -41,6 +43,43 @@ class Range(NamedTuple):
     length: int
 
 
+def each_byte_once(plan: Plan, members: Sequence[Member]) -> Plan:
+    """The plan, less the pieces that lie over others: what an index tells twice, and further names of one file.
+
+    What is told twice in the same way is checked by one of them; what is not, is told. Raises Damage when bytes have
+    two checksums, of which one is wrong.
+    """
+    files = {member.name: same_file(member) for member in members}
+    order = sorted(
+        (number for number, piece in enumerate(plan.pieces) if piece.length > 0 and piece.member in files),
+        key=lambda n: (files[plan.pieces[n].member], plan.pieces[n].offset, -plan.pieces[n].length),
+    )
+    left_out: set[int] = set()
+    untold = 0
+    last: Piece | None = None
+    for number in order:
+        piece = plan.pieces[number]
+        if (
+            last is None
+            or files[last.member] != files[piece.member]
+            or piece.offset >= last.offset + last.length
+        ):
+            last = piece
+            continue
+        left_out.add(number)
+        same = (last.offset, last.length) == (piece.offset, piece.length)
+        if same and last.expected == piece.expected:
+            continue
+        if same and last.member == piece.member and not (callable(last.expected) or callable(piece.expected)):
+            raise Damage(f"{piece.what} has two checksums")
+        untold += 1
+    if not left_out:
+        return plan
+    pieces = tuple(piece for number, piece in enumerate(plan.pieces) if number not in left_out)
+    over = f"parts that lie over others are not checked: {untold}" if untold else ""
+    return Plan(pieces, "; ".join(filter(None, (plan.why, over))))
+
+
 def check(
     files: Files, plan: Plan, *, threads: int = 1, progress: Callable[[int], None] | None = None
 ) -> Found:
@@ -50,13 +89,10 @@ def check(
     """
     sizes = {member.name: member.bytes for member in files.members}
     cut = {number for number, piece in enumerate(plan.pieces) if not _fits(piece, sizes)}
-    tasks = ranges(plan.pieces, cut)
-    run = _Run(files, plan.pieces, tasks)
-    workers = [
-        threading.Thread(target=run.work, args=(number,), daemon=True)
-        for number in range(max(1, min(threads, len(tasks))))
-    ]
-    run.done_bytes = [0] * len(workers)
+    run = _Run(files, plan.pieces, cut)
+    count = max(1, min(threads, _parts(plan.pieces, cut)))
+    run.done_bytes = [0] * count
+    workers = [threading.Thread(target=run.work, args=(number,), daemon=True) for number in range(count)]
     try:
         for worker in workers:
             worker.start()
@@ -69,37 +105,38 @@ def check(
                     told_s = time.monotonic()
     finally:
         run.stopped = True
+        end_s = time.monotonic() + _STOP_S_MAX
         for worker in workers:
-            worker.join()
+            if worker.ident is not None:  # an interrupt may come before all of them have begun
+                worker.join(max(0.0, end_s - time.monotonic()))
     if run.failure is not None:
         raise run.failure
-    cut |= run.cut
-    wrong = [f"{plan.pieces[number].what} is cut" for number in sorted(cut)]
-    wrong += run.wrong_ones(cut)
+    wrong = [f"{plan.pieces[number].what} is cut" for number in sorted(cut | run.cut)]
+    wrong += [_clause(plan.pieces[number].what, said) for number, said in sorted(run.said.items())]
     return Found(_together(wrong), sum(run.done_bytes), run.unread)
 
 
-def ranges(pieces: Sequence[Piece], without: set[int]) -> list[list[Range]]:
-    """The plan as tasks for threads, each of ranges of one member in their order."""
-    tasks: list[list[Range]] = []
-    member, begin, end = "", 0, 0
+def ranges(pieces: Sequence[Piece], without: set[int]) -> Iterator[list[Range]]:
+    """The plan as tasks for threads, each of ranges of one member in their order.
+
+    One is made when it is asked for: a record of holes may be as long as no memory could hold the ranges of.
+    """
+    task: list[Range] = []
     for number in sorted(
         set(range(len(pieces))) - without, key=lambda n: (pieces[n].member, pieces[n].offset)
     ):
         piece = pieces[number]
-        if callable(piece.expected):  # it cannot be cut, so it stands alone
-            tasks.append([Range(number, piece.offset, piece.length)])
-            end = -1
-            continue
-        for one in _cut(number, piece):
-            near = tasks and piece.member == member and 0 <= end <= one.offset <= end + _GAP_BYTES_MAX
-            if near and one.offset + one.length <= begin + RANGE_BYTES:
-                tasks[-1].append(one)
-            else:
-                tasks.append([one])
-                member, begin = piece.member, one.offset
-            end = one.offset + one.length
-    return tasks
+        whole = callable(piece.expected)  # it cannot be cut, so it stands alone
+        for one in (Range(number, piece.offset, piece.length),) if whole else _cut(number, piece):
+            if task and (whole or not _follows(task, one, pieces)):
+                yield task
+                task = []
+            task.append(one)
+        if whole:
+            yield task
+            task = []
+    if task:
+        yield task
 
 
 def _cut(number: int, piece: Piece) -> Iterator[Range]:
@@ -107,9 +144,33 @@ def _cut(number: int, piece: Piece) -> Iterator[Range]:
         yield Range(number, piece.offset + at, min(RANGE_BYTES, piece.length - at))
 
 
+def _follows(task: list[Range], one: Range, pieces: Sequence[Piece]) -> bool:
+    """Whether a range is best read with those before it."""
+    first, last = task[0], task[-1]
+    gap_bytes = one.offset - last.offset - last.length
+    return (
+        pieces[one.piece].member == pieces[first.piece].member
+        and 0 <= gap_bytes <= _GAP_BYTES_MAX
+        and one.offset + one.length <= first.offset + RANGE_BYTES
+    )
+
+
+def _parts(pieces: Sequence[Piece], without: set[int]) -> int:
+    """How many threads could find something to do."""
+    return sum(
+        1 if callable(piece.expected) else -(-piece.length // RANGE_BYTES)
+        for number, piece in enumerate(pieces)
+        if number not in without
+    )
+
+
 def _fits(piece: Piece, sizes: dict[str, int]) -> bool:
     """Whether its bytes are there at all; what a plan claims is not to be counted through."""
     return piece.offset >= 0 and 0 <= piece.length <= sizes.get(piece.member, 0) - piece.offset
+
+
+def _clause(what: str, said: str) -> str:
+    return f"the checksum of {what} is wrong" if said == WRONG else f"{what} {said}"
 
 
 def _together(wrong: list[str]) -> str:
@@ -124,15 +185,32 @@ class _Stopped(Exception):
     """Nobody waits for the rest."""
 
 
+class _Joined:
+    """The CRC-32 of one piece from those of its ranges, which come in nearly their order."""
+
+    def __init__(self, piece: Piece) -> None:
+        self.crc, self._upto, self._end = 0, piece.offset, piece.offset + piece.length
+        self._early: dict[int, tuple[int, int]] = {}
+
+    def add(self, one: Range, crc: int) -> bool:
+        """Whether this was the last."""
+        self._early[one.offset] = crc, one.length
+        while (part := self._early.pop(self._upto, None)) is not None:
+            self.crc = combined(((self.crc, 0), part))
+            self._upto += part[1]
+        return self._upto == self._end
+
+
 class _Run:
     """What the threads of one check share. Each writes only what is its own, and entries that no other writes."""
 
-    def __init__(self, files: Files, pieces: Sequence[Piece], tasks: list[list[Range]]) -> None:
-        self._files, self._pieces, self._tasks = files, pieces, tasks
+    def __init__(self, files: Files, pieces: Sequence[Piece], without: set[int]) -> None:
+        self._files, self._pieces = files, pieces
         self._lock = threading.Lock()
-        self._next = 0
-        self._sums: dict[tuple[int, int], int] = {}
-        self._said: dict[int, str] = {}
+        self._tasks = ranges(pieces, without)
+        self._joined: dict[int, _Joined] = {}
+        self.said: dict[int, str] = {}
+        """What is wrong with pieces, by their numbers."""
         self.cut: set[int] = set()
         self.done_bytes = [0]
         self.unread: OSError | None = None
@@ -165,8 +243,7 @@ class _Run:
 
     def _take(self) -> list[Range] | None:
         with self._lock:
-            number, self._next = self._next, self._next + 1
-        return self._tasks[number] if number < len(self._tasks) and not self.stopped else None
+            return None if self.stopped else next(self._tasks, None)
 
     def _sum(self, file: MemberFile, task: list[Range], buffer: memoryview, worker: int) -> None:
         source = _Source(file, buffer, task[-1].offset + task[-1].length)
@@ -175,35 +252,36 @@ class _Run:
             views = self._counted(source.views(one.offset, one.length), worker)
             try:
                 if callable(expected):
-                    self._said[one.piece] = expected(views)
+                    self._say(one.piece, expected(views))
                     continue
                 crc = 0
                 for view in views:
                     crc = zlib.crc32(view, crc)
-                self._sums[one.piece, one.offset] = crc
+                self._compare(one, crc, expected)
             except _Cut:
                 self.cut.add(one.piece)
+
+    def _compare(self, one: Range, crc: int, expected: int) -> None:
+        piece = self._pieces[one.piece]
+        if one.length < piece.length:
+            with self._lock:
+                joined = self._joined.get(one.piece) or self._joined.setdefault(one.piece, _Joined(piece))
+                if not joined.add(one, crc):
+                    return
+                del self._joined[one.piece]
+            crc = joined.crc
+        self._say(one.piece, "" if crc == expected else WRONG)
+
+    def _say(self, piece: int, said: str) -> None:
+        if said:
+            self.said[piece] = said
 
     def _counted(self, views: Iterator[memoryview], worker: int) -> Iterator[memoryview]:
         for view in views:
             if self.stopped:
                 raise _Stopped
-            yield view
             self.done_bytes[worker] += len(view)
-
-    def wrong_ones(self, cut: set[int]) -> Iterator[str]:
-        """Of every piece that was read to its end and is wrong, in the order of the plan."""
-        for number, piece in enumerate(self._pieces):
-            if number in cut:
-                continue
-            said = self._said.get(number, "")
-            if not callable(piece.expected):
-                parts = [(self._sums.get((number, one.offset)), one.length) for one in _cut(number, piece)]
-                known = [(crc, length) for crc, length in parts if crc is not None]
-                if len(known) == len(parts) and combined(known) != piece.expected:
-                    said = f"the checksum of {piece.what} is wrong"
-            if said:
-                yield said
+            yield view
 
 
 class _Source:

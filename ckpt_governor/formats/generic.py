@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Format, Judgement
+from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Format, Judgement, Plan
 from ckpt_governor.formats.manifest import MANIFEST
 from ckpt_governor.formats.marks import DONE, EMPTY, MARKERS, done_name
 from ckpt_governor.formats.naming import (
@@ -20,7 +20,7 @@ from ckpt_governor.formats.naming import (
     shard_group,
     suffix_of,
 )
-from ckpt_governor.formats.nested import judge_nested
+from ckpt_governor.formats.nested import judge_nested, plan_with_nested
 
 _SHAPELESS = Judgement(Structure.SHAPELESS)
 _NEVER_BEGIN_WITH_ZEROS = frozenset(["pt", "pth", "ckpt", "npz", "npy", "keras", "pkl", "pickle", "joblib"])
@@ -100,6 +100,9 @@ class GenericFolder(Format):
         if stale:
             return Judgement(Structure.INCOMPLETE, f"a temporary file is its newest: {stale}")
         return COMPLETE if _marked_done(files) else _SHAPELESS
+
+    def plan(self, files: Files) -> Plan:
+        return plan_with_nested(files)
 
 
 def holds_copies(name: str, files: Collection[str], folders: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.forward import Uncheckable
 from ckpt_governor.formats.generic import GenericFolder, holds_copies
-from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, Member, OpenFile
+from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Judgement, Member, OpenFile
 from ckpt_governor.formats.naming import COPY_SUFFIXES, suffix_of
 from ckpt_governor.formats.parts import incomplete, judge_absent, judge_json, unchecked
 from ckpt_governor.formats.zip_records import LOCAL, judge_archive
@@ -142,7 +142,9 @@ def _wrong_in_text(file: OpenFile) -> str:
 
 def _wrong_in_archive(file: OpenFile) -> str:
     if file.read_at(0, len(LOCAL)) != LOCAL:
-        return " is cut" if file.size < _ARCHIVE_BYTES_MIN else ""
+        if file.size < _ARCHIVE_BYTES_MIN:
+            return " is cut"
+        return "" if any(file.read_at(0, HEAD_BYTES)) else " begins with nothing but zeros"
     judgement = judge_archive(file, lambda _: "")
     return f": {judgement.why}" if judgement.structure is Structure.INCOMPLETE else ""
 

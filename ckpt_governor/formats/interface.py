@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
 from ckpt_governor.facts import Structure
@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 HEAD_BYTES = 512
 """How much of a file's beginning a format is shown to recognise it by."""
+TAIL_BYTES = 1024
+"""How much of its end, where its beginning is nothing but zeros."""
 
 
 class Member(NamedTuple):
@@ -49,8 +51,12 @@ class TakesLong(Exception):
 
 
 Check = Callable[[Iterator[memoryview]], str]
-"""Takes all bytes of a piece in their order, each view only until the next is taken; says what is wrong, or nothing.
-Called in any thread, for several pieces at the same time."""
+"""Takes the bytes of a piece in their order, each view only until the next is taken; says what the piece does wrong,
+as in ``cannot be unpacked``, or nothing. Called in any thread, for several pieces at the same time."""
+
+
+WRONG = "has a wrong checksum"
+"""What a check says of a piece as long as it has all its bytes."""
 
 
 class Piece(NamedTuple):
@@ -75,6 +81,24 @@ class Plan(NamedTuple):
 
 
 NO_CHECKSUMS = Plan((), "has no checksums")
+PIECES_MAX = 200_000
+"""Of one plan: a hundred megabytes while it is checked. No copy of a library that is known here has half as many."""
+TOO_MANY = f"it has more than {PIECES_MAX:,} checksums, and not all of them are checked"
+
+
+def gathered(plans: Iterable[Plan]) -> Plan:
+    """Several plans as one. They may be made as they are asked for: after too many pieces no more are."""
+    pieces: list[Piece] = []
+    why = ""
+    for plan in plans:
+        room = PIECES_MAX - len(pieces)
+        pieces += plan.pieces[:room]
+        if len(plan.pieces) > room:
+            why = TOO_MANY
+            break
+        if plan.why != NO_CHECKSUMS.why:
+            why = why or plan.why
+    return Plan(tuple(pieces), why) if pieces or why else NO_CHECKSUMS
 
 
 class OpenFile(Protocol):
@@ -162,6 +186,13 @@ class Format:
         """Whether a single file is a copy of this format; ``head`` is its beginning and may be shorter than wanted."""
         return False
 
+    def claims_tail(self, name: str, tail: Callable[[], bytes]) -> bool:
+        """Whether a file that begins with nothing but zeros is one of this format whose beginning was never written.
+
+        ``tail`` reads its end: to be called only when the name speaks for it.
+        """
+        return False
+
     def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:
         """Whether a folder as a whole is one copy of this format; only the names directly in it are given."""
         return False
@@ -183,6 +214,20 @@ class Format:
 
         Of a copy that is no single file the default is what its members have by their own formats.
         """
-        plans = [files.plan_member(member) for member in files.members if member.name]
-        pieces = tuple(piece for plan in plans for piece in plan.pieces)
-        return Plan(pieces) if pieces else NO_CHECKSUMS
+        return gathered(plans_of_members(files, files.members))
+
+
+def plans_of_members(files: Files, members: Iterable[Member]) -> Iterator[Plan]:
+    """By the format of each; of several names of one file by that of the first. Raises Damage and OSError."""
+    planned: set[tuple[object, ...]] = set()
+    for member in members:
+        if member.name and same_file(member) not in planned:
+            planned.add(same_file(member))
+            plan = files.plan_member(member)
+            known = plan.why in ("", NO_CHECKSUMS.why)
+            yield plan if known else plan._replace(why=f"{member.name}: {plan.why}")
+
+
+def same_file(member: Member) -> tuple[object, ...]:
+    """What the names of one file have in common. Not its inode alone: some volumes give none, or one twice."""
+    return member.device, member.inode, member.bytes, member.mtime_ns

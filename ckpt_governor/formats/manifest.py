@@ -11,7 +11,16 @@ import re
 from typing import NamedTuple
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import Files, Format, Judgement, Member, OpenFile, Piece, Plan
+from ckpt_governor.formats.interface import (
+    TOO_MANY,
+    Files,
+    Format,
+    Judgement,
+    Member,
+    OpenFile,
+    Piece,
+    Plan,
+)
 from ckpt_governor.formats.naming import is_ignored, is_log, is_temporary
 
 MANIFEST = "manifest.json"
@@ -86,7 +95,8 @@ def plan_by_manifest(format: Format, files: Files) -> Plan:
         return Plan(tuple(pieces))
     plan = format.plan(files)
     pieces += [piece for piece in plan.pieces if piece.member not in whole]
-    return Plan(tuple(pieces), plan.why if len(pieces) == len(plan.pieces) else "")
+    tells = plan.why == TOO_MANY or len(pieces) == len(plan.pieces)
+    return Plan(tuple(pieces), plan.why if tells else "")
 
 
 def read_manifest(files: Files) -> Manifest | None:

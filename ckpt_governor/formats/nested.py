@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.below import Below, within
+from ckpt_governor.formats.below import Below, placed, within
 from ckpt_governor.formats.dcp import Dcp
 from ckpt_governor.formats.deepspeed import DeepSpeed
-from ckpt_governor.formats.interface import Files, Format, Judgement
+from ckpt_governor.formats.interface import (
+    Damage,
+    Files,
+    Format,
+    Judgement,
+    Plan,
+    gathered,
+    plans_of_members,
+)
 from ckpt_governor.formats.megatron import Megatron
 
 _INSIDE: tuple[Format, ...] = (Megatron(), DeepSpeed(), Dcp())
@@ -27,6 +36,22 @@ def judge_nested(files: Files) -> Judgement | None:
         if found is None or judgement.structure is Structure.SHAPELESS:
             found = judgement
     return found
+
+
+def plan_with_nested(files: Files) -> Plan:
+    """What is inside by its own format, and what else there is file by file. Raises Damage and OSError."""
+    inside = nested(files)
+    folders = tuple(f"{folder}/" for folder, _ in inside)
+    rest = (member for member in files.members if not member.name.startswith(folders))
+    plans = (_plan_inside(files, folder, format) for folder, format in inside)
+    return gathered(chain(plans, plans_of_members(files, rest)))
+
+
+def _plan_inside(files: Files, folder: str, format: Format) -> Plan:
+    try:
+        return placed(format.plan(Below(files, folder)), folder)
+    except Damage as damage:
+        raise Damage(f"{folder}: {damage}") from None
 
 
 def nested(files: Files) -> list[tuple[str, Format]]:

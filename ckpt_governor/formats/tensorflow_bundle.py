@@ -7,13 +7,15 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from attrs import frozen
+
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.crc32c import Checksum, fast_crc32c, masked
+from ckpt_governor.formats.crc32c import UNCHECKED, Checksum, fast_crc32c, masked
 from ckpt_governor.formats.generic import holds_copies
 from ckpt_governor.formats.interface import (
     COMPLETE,
     NO_CHECKSUMS,
-    Check,
+    WRONG,
     Damage,
     Files,
     Format,
@@ -21,6 +23,7 @@ from ckpt_governor.formats.interface import (
     OpenFile,
     Piece,
     Plan,
+    gathered,
 )
 from ckpt_governor.formats.naming import COPY_SUFFIXES, numbered_word, suffix_of
 from ckpt_governor.formats.parts import incomplete, judge_absent, unchecked
@@ -29,7 +32,8 @@ from ckpt_governor.formats.sstable import Unknown, fields, read_table, varint
 _DATA = re.compile(r"(.+)\.data-([0-9]{5,6})-of-([0-9]{5,6})", re.ASCII | re.DOTALL)
 _INDEX_BYTES_READ_MAX = 4 << 20
 """About fifty thousand tensors; a longer index is not read, for time."""
-_ENTRIES_MAX = 100_000
+_TENSORS_MAX = 100_000
+"""Entries may have four bytes, where real ones have eighty."""
 _SHARDS_MAX = 100_000
 _STRINGS = frozenset([7, 20, 21])
 """Types whose checksum is of something else than their bytes: string, resource, variant."""
@@ -165,14 +169,15 @@ def _read_index(files: Files, prefix: str) -> tuple[int, list[_Entry]]:
         if error.errno != errno.ELOOP:
             raise
         raise Unknown("its index is a link, which is not followed") from None
-    shards, entries = 0, []
+    shards = 0
+    entries: list[_Entry] = []
     for number, (key_bytes, value) in enumerate(read_table(data)):
-        if number > _ENTRIES_MAX:
-            raise Unknown("its index has too many entries to be checked")
         if key_bytes == 0:
             shards = _number(dict(fields(value)).get(1))
         else:
             entries.append(_entry(value))
+        if number > _TENSORS_MAX:
+            raise Unknown(f"its index has more than {_TENSORS_MAX} tensors, too many to be checked")
     if not 1 <= shards <= _SHARDS_MAX:
         raise Damage("its index is damaged")
     return shards, entries
@@ -224,27 +229,32 @@ def _plan(files: Files, prefixes: list[str]) -> Plan:
     """The checksum of every tensor, where a module is at hand that does not take hours. Raises Damage and OSError."""
     checksum = fast_crc32c()
     if checksum is None:
-        return Plan((), "has checksums of a kind (crc32c) for which no fast module is installed")
-    pieces: list[Piece] = []
-    for prefix in prefixes:
-        try:
-            shards, entries = _read_index(files, prefix)
-        except Unknown as unknown:
-            return Plan(tuple(pieces), str(unknown))
-        for number, entry in enumerate(entries):
-            if entry.bytes and entry.kind not in _STRINGS:
-                name = _shard_name(prefix, entry.shard, shards)
-                what = f"tensor {number} in {name}"
-                check = _check(checksum, entry.crc, what)
-                pieces.append(Piece(name, entry.at, entry.bytes, what, check))
-    return Plan(tuple(pieces)) if pieces else NO_CHECKSUMS
+        return Plan((), UNCHECKED)
+    return gathered(plan for prefix in prefixes for plan in _plans_of_tensors(files, prefix, checksum))
 
 
-def _check(checksum: Checksum, expected: int, what: str) -> Check:
-    def check(data: Iterator[memoryview]) -> str:
+def _plans_of_tensors(files: Files, prefix: str, checksum: Checksum) -> Iterator[Plan]:
+    try:
+        shards, entries = _read_index(files, prefix)
+    except Unknown as unknown:
+        yield Plan((), str(unknown))
+        return
+    for number, entry in enumerate(entries):
+        if entry.bytes and entry.kind not in _STRINGS:
+            name = _shard_name(prefix, entry.shard, shards)
+            check = _Crc32c(checksum, entry.crc)
+            yield Plan((Piece(name, entry.at, entry.bytes, f"tensor {number} in {name}", check),))
+
+
+@frozen
+class _Crc32c:
+    """The check of one tensor."""
+
+    checksum: Checksum
+    expected: int
+
+    def __call__(self, data: Iterator[memoryview]) -> str:
         value = 0
         for view in data:
-            value = checksum(bytes(view), value)
-        return "" if masked(value) == expected else f"the checksum of {what} is wrong"
-
-    return check
+            value = self.checksum(view, value)
+        return "" if masked(value) == self.expected else WRONG

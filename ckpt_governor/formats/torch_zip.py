@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
-from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, suffix_of
-from ckpt_governor.formats.zip_records import LOCAL, Record, first_name, judge_archive, plan_archive
+from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, names_a_copy, suffix_of
+from ckpt_governor.formats.zip_records import LOCAL, Record, first_name, is_tail, judge_archive, plan_archive
 
 _SUFFIXES = ("pt", "pth", "ckpt", "bin")
+_LAST_NAMES = (b"/version", b"/.data/serialization_id")
+"""Of all records these are written last."""
 
 
 class TorchZip(Format):
@@ -22,6 +26,12 @@ class TorchZip(Format):
                 head.startswith(LOCAL) and first_name(head) == b"" and suffix_of(name) in _SUFFIXES
             )
         return LOCAL.startswith(head) and suffix_of(name) in _SUFFIXES
+
+    def claims_tail(self, name: str, tail: Callable[[], bytes]) -> bool:
+        if suffix_of(name) in CONCATENATED_SUFFIXES or not names_a_copy(name):
+            return False
+        end = tail()
+        return is_tail(end) and any(last in end for last in _LAST_NAMES)
 
     def judge(self, files: Files) -> Judgement:
         with files.open("") as file:

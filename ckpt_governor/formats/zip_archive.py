@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, names_a_copy, suffix_of
-from ckpt_governor.formats.zip_records import LOCAL, judge_archive, plan_archive
+from ckpt_governor.formats.zip_records import LOCAL, is_tail, judge_archive, plan_archive
+
+_SUFFIXES = ("npz", "keras", "zip")
 
 
 class ZipArchive(Format):
@@ -15,6 +19,9 @@ class ZipArchive(Format):
     def claims_file(self, name: str, head: bytes) -> bool:
         one_archive = head.startswith(LOCAL) and suffix_of(name) not in CONCATENATED_SUFFIXES
         return one_archive and names_a_copy(name)
+
+    def claims_tail(self, name: str, tail: Callable[[], bytes]) -> bool:
+        return suffix_of(name) in _SUFFIXES and names_a_copy(name) and is_tail(tail())
 
     def judge(self, files: Files) -> Judgement:
         with files.open("") as file:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
+from attrs import frozen
+
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import NO_CHECKSUMS, Check, Judgement, OpenFile, Piece, Plan
+from ckpt_governor.formats.interface import NO_CHECKSUMS, WRONG, Judgement, OpenFile, Piece, Plan
 from ckpt_governor.formats.interface import Damage as Damage  # also named by those who read archives
 from ckpt_governor.formats.reading import Window
 
@@ -34,6 +37,7 @@ _WIDE = 0xFFFFFFFF
 """In place of a number that has no room in 32 bits."""
 _ENTRY = struct.Struct("<4s4x2H4x3L3H8xL").unpack_from
 _CHUNK_BYTES = 1 << 20
+_NAME_BYTES_SHOWN_MAX = 256
 
 
 class Record(NamedTuple):
@@ -44,6 +48,8 @@ class Record(NamedTuple):
     crc: int
     packed_bytes: int
     header_at: int
+    plain_bytes: int = 0
+    """How long it is when it is unpacked."""
     flags: int = 0
 
 
@@ -62,6 +68,11 @@ def first_name(head: bytes) -> bytes:
         return b""
     length: int = struct.unpack_from("<H", head, 26)[0]
     return head[30 : 30 + length] if len(head) >= 30 + length else b""
+
+
+def is_tail(tail: bytes) -> bool:
+    """Whether an archive without a comment ends so."""
+    return tail[-_END_BYTES:].startswith(_END) and _CENTRAL in tail
 
 
 def read_end(file: OpenFile) -> End:
@@ -125,7 +136,7 @@ def _record(table: bytes, at: int) -> tuple[Record, int]:
         raise Damage("its table of records is damaged")
     if packed == _WIDE or plain == _WIDE or header_at == _WIDE:
         plain, packed, header_at = _wide(table[extra_at : extra_at + extra_bytes], plain, packed, header_at)
-    return Record(table[name_at:extra_at], method, crc, packed, header_at, flags), after
+    return Record(table[name_at:extra_at], method, crc, packed, header_at, plain, flags), after
 
 
 def _wide(extra: bytes, *fields: int) -> list[int]:
@@ -155,8 +166,10 @@ def check_records(file: OpenFile, end: End, records: list[Record]) -> None:
     if reached > end.table_at:
         raise Damage("its records reach into its table")
     step = max(1, (len(ordered) - 1) // (_SAMPLES - 1)) if ordered else 1
-    for record in {*ordered[::step], *ordered[-1:]}:
+    for record in dict.fromkeys((*ordered[::step], *ordered[-1:])):
         header = file.read_at(record.header_at, 30 + len(record.name))
+        if record.header_at == 0 and not any(header):
+            raise Damage("its beginning was never written")
         if header[:4] != LOCAL or header[30:] != record.name:
             raise Damage("a record is not where its table says")
 
@@ -192,35 +205,62 @@ def plan_archive(file: OpenFile, member: str = "", at: int = 0, length: int | No
         return Plan((), f"its table of {end.records} records is too long to be checked")
     records = read_records(archive, end)
     check_records(archive, end, records)
-    known = [record for record in records if record.crc and record.method in (0, 8) and not record.flags & 1]
-    pieces = tuple(_piece(archive, member, at, record) for record in known)
-    if any(record.crc for record in records) and len(known) < sum(record.crc != 0 for record in records):
-        return Plan(pieces, "some of its records are encrypted or packed in a way that is not known here")
-    return Plan(pieces) if pieces else NO_CHECKSUMS
+    pieces: list[Piece] = []
+    unknown = False
+    for record, end_at in _with_ends(records, end):
+        if record.crc and (record.method not in (0, 8) or record.flags & 1):
+            unknown = True
+        elif record.crc:
+            pieces.append(_piece(archive, member, at, record, end_at))
+    if unknown:
+        return Plan(
+            tuple(pieces), "some of its records are encrypted or packed in a way that is not known here"
+        )
+    return Plan(tuple(pieces)) if pieces else NO_CHECKSUMS
 
 
-def _piece(archive: OpenFile, member: str, at: int, record: Record) -> Piece:
-    """Where its data begins only the header before it tells."""
+def _with_ends(records: list[Record], end: End) -> Iterator[tuple[Record, int]]:
+    """In the order of their data, and where each must have ended."""
+    ordered = sorted(records, key=lambda record: record.header_at)
+    for record, after in pairwise(ordered):
+        yield record, after.header_at
+    yield from ((record, end.table_at) for record in ordered[-1:])
+
+
+def _piece(archive: OpenFile, member: str, at: int, record: Record, end_at: int) -> Piece:
+    """Where its data begins only the header before it tells. Raises Damage."""
     name_bytes, extra_bytes = struct.unpack("<2H", archive.read_at(record.header_at + 26, 4).ljust(4, b"\0"))
     data_at = record.header_at + 30 + name_bytes + extra_bytes
-    expected = _unpacked(record.crc) if record.method else record.crc
-    return Piece(member, at + data_at, record.packed_bytes, record.name.decode("utf-8", "replace"), expected)
+    if data_at + record.packed_bytes > end_at:
+        raise Damage("its records overlap")
+    expected = _Unpacked(record.crc, record.plain_bytes) if record.method else record.crc
+    what = record.name[:_NAME_BYTES_SHOWN_MAX].decode("utf-8", "replace")
+    return Piece(member, at + data_at, record.packed_bytes, what, expected)
 
 
-def _unpacked(expected: int) -> Check:
-    """The checksum of what the data unpacks to, in bounded pieces, however far it would swell."""
+@frozen
+class _Unpacked:
+    """The checksum of what the data unpacks to, and how long that is: no more than that is ever unpacked."""
 
-    def check(data: Iterator[memoryview]) -> str:
-        unpack, crc = zlib.decompressobj(-15), 0
+    crc: int
+    plain_bytes: int
+
+    def __call__(self, data: Iterator[memoryview]) -> str:
+        unpack, crc, left = zlib.decompressobj(-15), 0, self.plain_bytes
         try:
             for view in data:
                 rest: bytes | memoryview = view
-                while rest:
-                    crc = zlib.crc32(unpack.decompress(rest, _CHUNK_BYTES), crc)
-                    rest = unpack.unconsumed_tail
-            crc = zlib.crc32(unpack.flush(), crc)
+                while rest and left >= 0 and not unpack.eof:
+                    plain = unpack.decompress(rest, min(_CHUNK_BYTES, left + 1))
+                    crc, left, rest = zlib.crc32(plain, crc), left - len(plain), unpack.unconsumed_tail
+                if left < 0 or unpack.eof:
+                    break  # what follows the end of the packed data would only be gathered
+            plain = unpack.flush() if left >= 0 else b""
         except zlib.error:
             return "cannot be unpacked"
-        return "" if crc == expected else "has another checksum"
-
-    return check
+        crc, left = zlib.crc32(plain, crc), left - len(plain)
+        if left < 0:
+            return "unpacks to more than its table tells"
+        if left or not unpack.eof:
+            return "unpacks to less than its table tells"
+        return "" if crc == self.crc else WRONG

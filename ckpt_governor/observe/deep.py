@@ -9,8 +9,8 @@ from enum import Enum
 
 from attrs import frozen
 
-from ckpt_governor.formats.deep import Found, check
-from ckpt_governor.formats.interface import Damage, Format, Plan
+from ckpt_governor.formats.deep import Found, check, each_byte_once
+from ckpt_governor.formats.interface import NO_CHECKSUMS, Damage, Format, Plan
 from ckpt_governor.formats.manifest import plan_by_manifest
 from ckpt_governor.formats.reading import words
 from ckpt_governor.observe.kept import FilesOf
@@ -47,7 +47,7 @@ def check_copy(
     bytes_there = sum({(one.device, one.inode): one.bytes for one in files.members}.values())
     damage, plan, found = "", Plan(), Found("", 0, None)
     try:
-        plan = plan_by_manifest(format, files)
+        plan = each_byte_once(plan_by_manifest(format, files), files.members)
         planned = sum(piece.length for piece in plan.pieces)
         found = check(
             files,
@@ -75,7 +75,8 @@ def _judged(plan: Plan, found: Found, damage: str, changed: str) -> tuple[DeepSt
     if found.unread is not None:
         return DeepStatus.UNKNOWN, f"it cannot be read: {words(found.unread)}"
     if not plan.pieces:
-        return DeepStatus.NO_CHECKSUMS, plan.why
+        none = plan.why == NO_CHECKSUMS.why
+        return DeepStatus.NO_CHECKSUMS if none else DeepStatus.UNKNOWN, plan.why
     return DeepStatus.SOUND, plan.why
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from math import inf
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import format_of_file
+from ckpt_governor.formats import format_of_file, format_of_open
 from ckpt_governor.formats.interface import (
     HEAD_BYTES,
     NO_CHECKSUMS,
@@ -216,7 +216,7 @@ class FilesOf:
         if is_other(name):
             return None
         with self.open(member.name) as file:
-            format = format_of_file(name, file.read_at(0, HEAD_BYTES))
+            format = format_of_open(name, file)
         return None if format is None or format.word == "file" else format
 
     def _judge_alone(self, member: Member) -> Judgement | None:
@@ -320,8 +320,7 @@ def _recognise(kept: Kept, files: FilesOf) -> None:
         and HEAD_BYTES <= kept.sniffed[1] <= member.bytes
     ):
         return
-    with files.open("") as file:
-        head = file.read_at(0, HEAD_BYTES)
-    kept.sniffed = (member.inode, member.bytes)
     promised = final_of(files.name) if kept.temporary else files.name
-    kept.format = format_of_file(promised, head)
+    with files.open("") as file:
+        kept.format = format_of_open(promised, file)
+    kept.sniffed = (member.inode, member.bytes)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from ctl.conftest import put_copy
 from formats.making import torch_zip
+from formats.making_folders import bundle
 
+from ckpt_governor.formats.crc32c import UNCHECKED, crc32c
 from ckpt_governor.formats.deep import check
 from ckpt_governor.observe import deep
 from ckpt_reader.manifest import write_manifest
@@ -185,6 +188,35 @@ def test_a_cut_copy_of_a_format_without_checksums_is_broken_all_the_same(ctl, un
     put_copy(unit.path, "step-1.safetensors", keep=2000, age_s=OLD_S)
     (copy,) = ctl("copies", unit.path, "--deep", "--json").record["copies"]
     assert (copy["status"], copy["deep"]["status"], copy["deep"]["why"]) == ("broken", "broken", copy["why"])
+
+
+# Checksums that the standard library does not have
+
+
+def test_of_tensorflow_every_tensor_is_checked_where_a_fast_module_is_installed(ctl, unit, monkeypatch):
+    fast = SimpleNamespace(implementation="c", extend=lambda before, data: crc32c(data, before))
+    monkeypatch.setitem(sys.modules, "google_crc32c", fast)
+    bundle(unit.path, "ckpt-1")
+    assert found(ctl("copies", unit.path, "--deep", "--json")) == {"ckpt-1": ("sound", "sound", None)}
+    (shard, *_) = unit.path.glob("*.data-*")
+    data = bytearray(shard.read_bytes())
+    data[10] ^= 1
+    shard.write_bytes(data)
+    os.utime(shard, (1000, 1000))
+    status, deep_status, why = found(ctl("copies", unit.path, "--deep", "--json"))["ckpt-1"]
+    assert (status, deep_status) == ("broken", "broken")
+    assert why == f"the checksum of tensor 0 in {shard.name} is wrong"
+
+
+def test_without_one_it_is_said_what_is_not_checked_and_what_to_install(ctl, unit, monkeypatch):
+    for name in ("google_crc32c", "crc32c"):
+        monkeypatch.setitem(sys.modules, name, None)
+    bundle(unit.path, "ckpt-1")
+    said = ctl("copies", unit.path, "--deep", "--json")
+    ((_, status, why),) = found(said).values()
+    assert (status, why) == ("unknown", UNCHECKED)
+    assert UNCHECKED in ctl("copies", unit.path, "--deep").out
+    assert said.code == 0
 
 
 # What moves meanwhile

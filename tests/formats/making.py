@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named, format_of_file
-from ckpt_governor.formats.deep import check
+from ckpt_governor.formats.deep import check, each_byte_once
 from ckpt_governor.formats.interface import NO_CHECKSUMS, Damage, Format, Judgement, Member, Plan
 from ckpt_governor.formats.manifest import judge_by_manifest, plan_by_manifest
 from ckpt_governor.formats.reading import RegularFile
@@ -136,7 +136,7 @@ def checked_deeply(word: str, path: Path) -> tuple[Structure, str, int]:
     """What a deep check says, why, and how many bytes it read."""
     files = Shown(path)
     try:
-        plan = plan_by_manifest(known(word), files)
+        plan = each_byte_once(plan_by_manifest(known(word), files), files.members)
     except Damage as damage:
         return Structure.INCOMPLETE, str(damage), 0
     found = check(files, plan, threads=2)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.formats.crc32c import crc32c, fast_crc32c, masked
+from ckpt_governor.formats.crc32c import UNCHECKED, crc32c, fast_crc32c, masked
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_no_fast_one_is_offered_where_none_is_installed(monkeypatch):
 @pytest.mark.parametrize(
     ("module", "functions"),
     [
-        ("google_crc32c", {"extend": lambda before, data: crc32c(data, before)}),
+        ("google_crc32c", {"extend": lambda before, data: crc32c(data, before), "implementation": "c"}),
         ("crc32c", {"crc32c": crc32c}),
     ],
 )
@@ -57,3 +59,24 @@ def test_a_fast_one_that_is_installed_is_used(monkeypatch, module, functions):
     checksum = fast_crc32c()
     assert checksum is not None
     assert checksum(b"6789", crc32c(b"12345")) == 0xE3069283
+
+
+def test_one_that_has_only_its_slow_form_here_is_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    slow = SimpleNamespace(extend=crc32c, implementation="python")
+    monkeypatch.setitem(sys.modules, "google_crc32c", slow)
+    assert fast_crc32c() is None
+
+
+def test_who_is_told_that_none_is_installed_is_told_what_to_install():
+    project = (Path(__file__).parent.parent.parent / "pyproject.toml").read_text()
+    assert re.search(r'^deep = \["google-crc32c>=', project, re.MULTILINE)
+    assert UNCHECKED.endswith("pip install 'checkpoint-governor[deep]'")
+
+
+@pytest.mark.library("google_crc32c")
+@given(st.binary(max_size=3000), st.integers(0, 3000))
+def test_the_module_of_the_extra_gives_the_same_values_for_any_views(data, at):
+    checksum = fast_crc32c()
+    assert checksum is not None
+    assert checksum(memoryview(data)[at:], checksum(memoryview(data)[:at], 0)) == crc32c(data)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import struct
 import time
+from types import SimpleNamespace
 
 import pytest
 from formats.making_folders import (
     TENSORS,
+    block,
     bundle,
     bundle_entry,
     bundle_index,
@@ -22,8 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import deep, tensorflow_bundle
-from ckpt_governor.formats.crc32c import crc32c
+from ckpt_governor.formats import deep, interface, tensorflow_bundle
+from ckpt_governor.formats.crc32c import crc32c, fast_crc32c, masked
 from ckpt_governor.observe.copies import CopyScanner
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
@@ -143,6 +145,19 @@ def test_data_that_is_longer_or_newer_than_its_index_proves_nothing(copy):
 def test_a_packed_index_cannot_be_read(copy):
     (copy / "ckpt-200.index").write_bytes(bundle_index(TENSORS, kind=1))
     assert (only(copy).structure, only(copy).why) == (SHAPELESS, "its index is packed and cannot be checked")
+
+
+def test_an_index_of_very_many_tiny_entries_is_not_read_to_its_end(copy):
+    tiny = b"\0\1\0a" * 150_000 + struct.pack("<2L", 0, 1) + b"\0"
+    data = tiny + struct.pack("<L", masked(crc32c(tiny)))
+    end = block([(b"~", varint(0) + varint(len(data) - 5))])
+    footer = varint(0) * 2 + varint(len(data)) + varint(len(end) - 5)
+    (copy / "ckpt-200.index").write_bytes(data + end + footer.ljust(40, b"\0") + table([])[-8:])
+    found = only(copy)
+    assert (found.structure, found.why) == (
+        SHAPELESS,
+        "its index has more than 100000 tensors, too many to be checked",
+    )
 
 
 @pytest.mark.parametrize(
@@ -309,7 +324,8 @@ def checked(tmp_path, monkeypatch):
         try:
             found = scanner.files_of(sighting.name, root)
             assert found is not None
-            return deep.check(found[1], found[0].plan(found[1]))
+            plan = deep.each_byte_once(found[0].plan(found[1]), found[1].members)
+            return SimpleNamespace(why=plan.why, **deep.check(found[1], plan)._asdict())
         finally:
             os.close(root)
 
@@ -345,3 +361,31 @@ def test_texts_have_checksums_of_something_else(copy, checked):
 def test_without_a_fast_checksum_no_tensor_is_read(copy, checked, monkeypatch):
     monkeypatch.setattr(tensorflow_bundle, "fast_crc32c", lambda: None)
     assert (checked().wrong, checked().checked_bytes) == ("", 0)
+
+
+@pytest.mark.library("google_crc32c")
+def test_with_the_module_of_the_extra_a_changed_byte_is_found(copy, checked, monkeypatch):
+    monkeypatch.setattr(tensorflow_bundle, "fast_crc32c", fast_crc32c)
+    assert (checked().wrong, checked().checked_bytes) == ("", 1000)
+    data = bytearray((copy / FIRST).read_bytes())
+    data[300] ^= 1
+    (copy / FIRST).write_bytes(data)
+    assert checked().wrong == f"the checksum of tensor 1 in {FIRST} is wrong"
+
+
+ONE_SHARD = "ckpt-200.data-00000-of-00001"
+
+
+def test_tensors_that_lie_over_each_other_are_read_once_and_told(copy, checked):
+    entries = [(b"%03d" % n, bundle_entry(1, 0, n, bytes(500))) for n in range(100)]
+    (copy / "ckpt-200.index").write_bytes(table([HEADER, *entries]))
+    (copy / ONE_SHARD).write_bytes(bytes(600))
+    assert (checked().why, checked().checked_bytes) == ("parts that lie over others are not checked: 99", 500)
+
+
+def test_an_index_of_very_many_tensors_is_checked_in_part(copy, checked, monkeypatch):
+    monkeypatch.setattr(interface, "PIECES_MAX", 10)
+    entries = [(b"%03d" % n, bundle_entry(1, 0, n, b"x")) for n in range(100)]
+    (copy / "ckpt-200.index").write_bytes(table([HEADER, *entries]))
+    (copy / ONE_SHARD).write_bytes(b"x" * 100)
+    assert (checked().wrong, checked().checked_bytes, checked().why) == ("", 10, interface.TOO_MANY)
