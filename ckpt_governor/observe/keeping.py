@@ -22,6 +22,7 @@ class Kept:
         "judged",
         "lacks",
         "likely",
+        "lost",
         "mark",
         "members",
         "order",
@@ -54,6 +55,8 @@ class Kept:
         self.judged: Judgement | None = None
         self.lacks = ""
         """What its elders had and it has not."""
+        self.lost = ""
+        """What it had when it was sound and has no more."""
         self.former: dict[str, tuple[Member, Judgement | None]] = {}
         """Members of a folder or group as they were when each was judged by itself."""
         self.sniffed = (0, 0)
