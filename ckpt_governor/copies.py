@@ -7,13 +7,13 @@ written, and when a copy began that came while the governor was away.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
 
 from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
+from ckpt_governor.sizes import too_small
 
 COPIES_MAX = 256
 AWAY_S = 5.0
@@ -23,8 +23,6 @@ TAIL_S = 5.0
 another device and then sets its mtime back."""
 UNWATCHED_S = 30.0
 HISTORY_S = 60.0
-SMALL_SHARE = 0.9
-SAME_SIZE_SHARE = 0.02
 
 BEING_DELETED = "being deleted"
 HALF_DELETED = "half deleted"
@@ -32,7 +30,6 @@ TEMPORARY = "still under a temporary name"
 LEFTOVER = "leftover of a write"
 
 _DELETIONS = (BEING_DELETED, HALF_DELETED)
-_NUMBER = re.compile("[0-9]+")
 
 
 @frozen(kw_only=True)
@@ -246,7 +243,9 @@ def _carried_on(copy: Copy, sighting: Sighting, former: Sequence[Copy], moment: 
     """The same copy, as it looks now; its status is judged afterwards."""
     committed = copy.temporary and not sighting.temporary
     # Its bytes may have changed behind an unchanged time: a sound copy that lost its end is looked at afresh.
-    spoilt = copy.status is CopyStatus.SOUND and sighting.structure is Structure.INCOMPLETE
+    spoilt = copy.status is CopyStatus.SOUND and bool(
+        sighting.structure is Structure.INCOMPLETE or sighting.lost
+    )
     changed = committed or spoilt or not _unchanged(copy, sighting, moment)
     if not changed and copy.name == sighting.name and copy.inode == sighting.inode:
         return copy
@@ -269,7 +268,7 @@ def _carried_on(copy: Copy, sighting: Sighting, former: Sequence[Copy], moment: 
 def _begun(sighting: Sighting, moment: _Moment, since_s: float | None = None) -> Copy:
     """A write that is new to us, and when it began as far as that was seen; its serial comes later."""
     now_s, former_look_s = moment.now_s, moment.former_look_s
-    whole = sighting.structure is Structure.COMPLETE and not sighting.temporary
+    whole = sighting.structure is Structure.COMPLETE and not (sighting.temporary or sighting.lost)
     answered, unseen = False, False
     if moment.first:
         began_s = min(sighting.written_s, now_s)
@@ -354,14 +353,14 @@ def _status(
     dead = quiet or copy.status is CopyStatus.BROKEN
     if copy.temporary:
         return (CopyStatus.UNKNOWN, LEFTOVER) if dead else (CopyStatus.WRITING, TEMPORARY)
-    if sighting.structure is Structure.COMPLETE and not sighting.lacks:
+    if sighting.structure is Structure.COMPLETE and not (sighting.lacks or sighting.lost):
         return CopyStatus.SOUND, sighting.why
     if sighting.structure is Structure.UNREADABLE:
         return CopyStatus.UNKNOWN, sighting.why
     if copy.why in _DELETIONS:
         return (CopyStatus.UNKNOWN, HALF_DELETED) if dead else (CopyStatus.WRITING, BEING_DELETED)
     incomplete = sighting.structure is Structure.INCOMPLETE
-    missing = sighting.why if incomplete else sighting.lacks or _too_small(copy, elders)
+    missing = sighting.why if incomplete else sighting.lost or sighting.lacks or too_small(copy, elders)
     if incomplete or missing:
         return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing
     if sighting.structure is Structure.AMBIGUOUS:
@@ -370,24 +369,6 @@ def _status(
     if moment.first:
         quiet_s = moment.now_s - sighting.written_s  # or every restart would wait for copies of last week
     return (CopyStatus.SOUND if quiet_s >= moment.settle.sound_s else CopyStatus.WRITING), sighting.why
-
-
-def _too_small(copy: Copy, elders: Sequence[Copy]) -> str:
-    """What is odd about the size of a copy that has no other sign of its end; empty when nothing is."""
-    kind = _kind(copy.name)
-    alike = [elder for elder in elders if elder.format == copy.format and _kind(elder.name) == kind]
-    sound = sorted([elder.bytes for elder in alike if elder.status is CopyStatus.SOUND][-3:])
-    if not sound or copy.bytes >= SMALL_SHARE * (usual := sound[len(sound) // 2]):
-        return ""
-    last = alike[-1]
-    if last.status is CopyStatus.BROKEN and abs(copy.bytes - last.bytes) <= SAME_SIZE_SHARE * last.bytes:
-        return ""  # twice the same small size is the new normal
-    return f"{100 * copy.bytes // usual} % of the former copies' bytes"
-
-
-def _kind(name: str) -> str:
-    """What the names of copies of one kind have in common: all but their numbers."""
-    return _NUMBER.sub("#", name)
 
 
 def _bounded(copies: list[Copy]) -> tuple[Copy, ...]:

@@ -80,6 +80,21 @@ class Sighting:
     """Other names of the same inode, such as ``last.ckpt``."""
     lacks: str = ""
     """What all former copies of its kind had and this one has not, in one clause; empty when nothing."""
+    lost: str = ""
+    """What it had when it was sound and has no more, in one clause; empty when nothing."""
+
+
+@frozen(kw_only=True)
+class Whole:
+    """What a copy of several files held when it was sound."""
+
+    name: str
+    inode: str
+    fingerprint: str
+    written_ns: int
+    """The latest mtime of its files, as the volume told it."""
+    parts: dict[str, int]
+    """The bytes of each file that counts."""
 
 
 @frozen(kw_only=True)

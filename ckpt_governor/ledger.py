@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from attrs import Factory, evolve, frozen
 
-from ckpt_governor.facts import Copy, CopyStatus
+from ckpt_governor.facts import Copy, CopyStatus, Whole
 
 SAMPLES_MAX = 32
 CAUSES_MAX = 256
@@ -203,6 +203,8 @@ class Ledger:
     request: Request | None = None
     causes: tuple[Cause, ...] = ()
     copies: tuple[Copy, ...] = ()
+    wholes: tuple[Whole, ...] = ()
+    """What the newest sound copy holds, and what those held that have lost something since."""
     last_serial: int = 0
     """The highest serial that a copy of this unit ever had."""
     judged: tuple[int, ...] = ()

@@ -131,7 +131,7 @@ def encode_decision(decision: Decision, unit: str, at: float, facts: dict[str, A
 
 def decision_facts(world: Observation, numbers: Numbers, ledger: Ledger) -> dict[str, Any]:
     """The inputs of a decision, whole enough that the same function decides the same from them."""
-    lean = evolve(ledger, copies=(), run=evolve(ledger.run, writes=()))
+    lean = evolve(ledger, copies=(), wholes=(), run=evolve(ledger.run, writes=()))
     unstructure = converter().unstructure
     return {"world": unstructure(world), "numbers": unstructure(numbers), "ledger": unstructure(lean)}
 

@@ -27,6 +27,7 @@ from ckpt_governor.observe.copies import CopyScanner, Look
 from ckpt_governor.observe.glue import GlueLook, GlueReader
 from ckpt_governor.observe.host import run_token, volume
 from ckpt_governor.observe.job import JobEye
+from ckpt_governor.observe.losses import bounded_wholes
 from ckpt_governor.pointers import lagging
 from ckpt_governor.quiet import Quiet, Tick, is_settled, rest_until_s, rested, seen_key
 from ckpt_governor.receipt import Receipt, receipt
@@ -81,7 +82,7 @@ class Unit:
         self._look_s = self._last_look_s(state, shift_s)
         self.ledger = self._begin_run(moment)
         followed = frozenset(copy.name for copy in self.ledger.copies)
-        self._scanner = CopyScanner(self.paths.unit, followed=followed)
+        self._scanner = CopyScanner(self.paths.unit, followed=followed, wholes=self.ledger.wholes)
         self._glue = GlueReader(self.paths.glue)
         self._job_eye = JobEye()
         self._announcer = Announcer(
@@ -256,7 +257,10 @@ class Unit:
             )
             copies = with_moments(copies, self.ledger.copies, look.sightings, self._look_s)
             last_serial = max((self.ledger.last_serial, *(copy.serial for copy in copies)))
-            self.ledger = evolve(self.ledger, copies=copies, last_serial=last_serial)
+            wholes = self._scanner.remember(copies)
+            self.ledger = evolve(
+                self.ledger, copies=copies, last_serial=last_serial, wholes=bounded_wholes(wholes)
+            )
             self._look_s = moment.now_s
         left = leftovers(self.ledger.copies)
         troubles = (*glue.troubles, *self._troubles, *(_dangling(name, to) for name, to in look.dangling))

@@ -13,7 +13,7 @@ SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 NAMES = ("step_1", "step_2", "step_3", "last", "step_2.tmp", "x.tmp")
 
 sightings = st.builds(
-    lambda name, structure, size, mark, inode, written_s: Sighting(
+    lambda name, structure, size, mark, inode, written_s, lost: Sighting(
         name=name,
         format="torch-zip",
         step=int(name[5]) if name.startswith("step") else None,
@@ -24,6 +24,7 @@ sightings = st.builds(
         inode=str(inode),
         written_s=written_s,
         temporary=name.endswith(".tmp"),
+        lost=lost if size < 3 else "",
     ),
     name=st.sampled_from(NAMES),
     structure=st.sampled_from(Structure),
@@ -31,6 +32,7 @@ sightings = st.builds(
     mark=st.integers(0, 2),
     inode=st.integers(0, 5),
     written_s=st.floats(-1e6, 1e6),
+    lost=st.sampled_from(["", "", "a file is missing since it was sound"]),
 )
 looks = st.lists(sightings, max_size=6, unique_by=(lambda one: one.name, lambda one: one.inode))
 steps = st.tuples(looks, st.sampled_from([0.1, 1.0, 4.0, 11.0, 31.0]), st.booleans())
@@ -80,7 +82,8 @@ def test_every_sighting_is_one_copy_and_every_copy_is_sighted(history):
 @given(histories)
 def test_a_whole_copy_is_never_called_broken(history):
     for _, look, copies, _ in live(history):
-        whole = {one.name for one in look if one.structure is Structure.COMPLETE and not one.temporary}
+        complete = [one for one in look if one.structure is Structure.COMPLETE and not one.lost]
+        whole = {one.name for one in complete if not one.temporary}
         assert all(copy.status is CopyStatus.SOUND for copy in copies if copy.name in whole)
 
 
@@ -89,6 +92,13 @@ def test_an_incomplete_copy_is_never_called_sound(history):
     for _, look, copies, _ in live(history):
         cut = {one.name for one in look if one.structure is Structure.INCOMPLETE}
         assert all(copy.status is not CopyStatus.SOUND for copy in copies if copy.name in cut)
+
+
+@given(histories)
+def test_a_copy_that_has_lost_something_is_never_called_sound(history):
+    for _, look, copies, _ in live(history):
+        less = {one.name for one in look if one.lost}
+        assert all(copy.status is not CopyStatus.SOUND for copy in copies if copy.name in less)
 
 
 @given(histories)

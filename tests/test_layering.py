@@ -38,6 +38,7 @@ PURE = {
     "rules",
     "settings",
     "situation",
+    "sizes",
     "statefile",
     "wording",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ckpt_governor.copies import Settle, follow
-from ckpt_governor.facts import Copy, CopyStatus
+from ckpt_governor.facts import Copy, CopyStatus, Whole
 from ckpt_governor.observe.copies import CopyScanner
 
 NOW_S = 2_000_000_000.0
@@ -26,6 +26,7 @@ class Watched:
         self.look_s: float | None = None
         self.copies: tuple[Copy, ...] = ()
         self.dangling: tuple[tuple[str, str], ...] = ()
+        self.wholes: tuple[Whole, ...] = ()
 
     def pass_s(self, seconds: int) -> dict[str, tuple[CopyStatus, str]]:
         """A look each second; returns status and why of each copy."""
@@ -40,5 +41,6 @@ class Watched:
                 asked_s=None,
                 settle=SETTLE,
             )
+            self.wholes = self.scanner.remember(self.copies)
             self.look_s, self.dangling = self.now_s, look.dangling
         return {copy.name: (copy.status, copy.why) for copy in self.copies}

@@ -99,7 +99,10 @@ def look_at_unit(paths: Paths, *, links: bool = False) -> View:
     alive = state is not None and state.lives(moment.wall_s)
     offset_s = state.volume_offset_s if state is not None else 0.0
     scanner = CopyScanner(
-        paths.unit, followed=frozenset(copy.name for copy in ledger.copies), judge_s=WALK_S_MAX
+        paths.unit,
+        followed=frozenset(copy.name for copy in ledger.copies),
+        wholes=ledger.wholes,
+        judge_s=WALK_S_MAX,
     )
     look = _walk(scanner, clock, offset_s)
     glue = _look_at_glue(paths, clock, offset_s)

@@ -68,6 +68,7 @@ class Dcp(Format):
     """The index is what makes a copy; ranks that held nothing of their own have written nothing, or empty files."""
 
     word = "dcp"
+    tells_all = True
     misses_by_elders = True
 
     def claims_folder(self, name: str, files: Collection[str], folders: Collection[str]) -> bool:

@@ -178,6 +178,8 @@ class Format:
     """Nothing in a copy tells all the files that belong to it: what its elders all had is missed in it, too."""
     marks: frozenset[str] = frozenset()
     """Where that does not hold, those of its members that are missed all the same when the elders had them."""
+    tells_all: bool = False
+    """One that is complete has every byte that it needs: a file that it had besides is not missed."""
     stages_beside: bool = False
     """At its peak a write holds the bytes of two new copies on the volume. A temporary that is renamed into place
     is one copy, also when it replaces an old one: the old one's bytes are not free space to begin with."""

@@ -11,6 +11,7 @@ from ckpt_governor.facts import Structure
 from ckpt_governor.formats.crc32c import crc32c
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member, OpenFile
 from ckpt_governor.formats.marks import done_name
+from ckpt_governor.formats.naming import numbered_word
 from ckpt_governor.formats.parts import incomplete, judge_json, unchecked
 
 _COMMIT_TIMES = "_CHECKPOINT_METADATA"
@@ -18,6 +19,9 @@ _COMMITTED = "commit_success.txt"
 """Written last; where folders cannot be renamed at once it alone ends a write."""
 _MANIFEST = "manifest.ocdbt"
 _MARKS = frozenset([_COMMIT_TIMES, "_METADATA", _MANIFEST, _COMMITTED, "orbax.checkpoint"])
+_NEWER_API = "orbax.checkpoint"
+_NEWER = re.compile(r"(?:[^/]+/)?array_metadatas/process_[0-9]+", re.ASCII | re.DOTALL)
+"""Written by versions that are newer than that mark."""
 _TEMPORARY = ".orbax-checkpoint-tmp"
 _TEXTS = re.compile(r"(?:.*/)?(?:_METADATA|_sharding|array_metadatas/process_[0-9]+)", re.ASCII | re.DOTALL)
 _DATA = re.compile(r"(?:.*/)?(?:d|ocdbt_data|ocdbt_meta)/[0-9a-f]{16,}", re.ASCII | re.DOTALL)
@@ -73,7 +77,8 @@ def _judge_commit(files: Files, there: dict[str, Member]) -> Judgement:
     """By the time that it says it was committed at."""
     times = there.get(_COMMIT_TIMES)
     if times is None:
-        return unchecked(f"it has no {_COMMIT_TIMES}")
+        why = f"it has no {_COMMIT_TIMES}"
+        return incomplete(why) if _tells_its_time(files, there) else unchecked(why)
     if times.bytes > _TIMES_BYTES_MAX:
         return unchecked(f"{_COMMIT_TIMES} is too long to be checked")
     with files.open(_COMMIT_TIMES) as file:
@@ -91,6 +96,17 @@ def _judge_commit(files: Files, there: dict[str, Member]) -> Judgement:
     if _COMMITTED in there:
         return unchecked("it was committed without a time")
     return incomplete("it is not committed yet")
+
+
+def _tells_its_time(files: Files, there: Collection[str]) -> bool:
+    """Whether it is of a version that gives every copy the time of its commit (Orbax has done so since 0.5.11).
+
+    One of its items that somebody took out of it has none: it bears no step, and its traces lie in no item.
+    """
+    if _NEWER_API in there:
+        return True
+    traces = [name for name in there if _NEWER.fullmatch(name) is not None]
+    return any("/" in name.partition("array_metadatas/")[0] or numbered_word(files.name) for name in traces)
 
 
 def _stores(files: Files) -> Iterator[Judgement]:

@@ -57,6 +57,7 @@ class TensorFlowBundle(Format):
     """It is written under temporary names; its data is renamed into place, and its index after that."""
 
     word = "tensorflow"
+    tells_all = True
 
     def group_of(self, name: str) -> str | None:
         """Only data is a part: the index beside it is a few bytes, and its coming ends the write, as a mark does."""

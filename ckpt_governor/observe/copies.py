@@ -9,7 +9,7 @@ from itertools import islice
 
 from attrs import evolve, frozen
 
-from ckpt_governor.facts import Sighting, Structure
+from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure, Whole
 from ckpt_governor.formats.interface import Format
 from ckpt_governor.formats.manifest import manifest_beside
 from ckpt_governor.formats.naming import is_temporary, step_of
@@ -18,6 +18,7 @@ from ckpt_governor.observe.elders import lacks
 from ckpt_governor.observe.keeping import Kept
 from ckpt_governor.observe.kept import JUDGE_S_MAX, MEMBERS_MAX, FilesOf, join, judge, mtime_ns, restless, see
 from ckpt_governor.observe.links import Dangling, resolve
+from ckpt_governor.observe.losses import REMEMBERED_MAX, lost, whole_of
 from ckpt_governor.observe.places import Places
 from ckpt_governor.observe.pointers import PointerReader
 from ckpt_governor.observe.tree import Folder, Tree
@@ -66,13 +67,16 @@ class CopyScanner:
         unit: str,
         *,
         followed: frozenset[str] = frozenset(),
+        wholes: Iterable[Whole] = (),
         budget_s: float = 0.5,
         judge_s: float = JUDGE_S_MAX,
     ) -> None:
-        """``followed``: names that the ledger knows, so that they are shown even among very many. ``budget_s`` is the
-        time of one look, ``judge_s`` that of the members of one copy: whoever keeps a beat cannot wait for them."""
+        """``followed``: names that the ledger knows, so that they are shown even among very many; ``wholes``: what it
+        knows of sound copies. ``budget_s`` is the time of one look, ``judge_s`` that of the members of one copy:
+        whoever keeps a beat cannot wait for them."""
         self._unit, self._followed = os.path.abspath(unit), followed
         self._budget_s, self._judge_s = budget_s, judge_s
+        self._wholes = {whole.name: whole for whole in wholes}
         self._tree, self._places = Tree(), Places()
         self._walk: Generator[None, None, Look] | None = None
         self._last = Look()
@@ -140,6 +144,27 @@ class CopyScanner:
             if kept.path == name and kept.format is not None:
                 return kept.format, FilesOf(kept, root, self._neighbours(kept), 0.0)
         return None
+
+    def remember(self, copies: Iterable[Copy]) -> tuple[Whole, ...]:
+        """Takes down what the newest sound copies hold; returns that, and what those held that have lost something.
+
+        The newest one comes last.
+        """
+        sound = [copy for copy in copies if copy.status is CopyStatus.SOUND and not copy.temporary]
+        found = {}
+        for name, whole in self._wholes.items():
+            kept = self._places.find(name)
+            if kept is not None and kept.lost:
+                found[name] = whole
+        for copy in sorted(sound, key=lambda copy: copy.serial)[-REMEMBERED_MAX:]:
+            known = self._wholes.get(copy.name)
+            if known is None or known.fingerprint != copy.fingerprint:
+                kept = self._places.find(copy.name)
+                known = whole_of(kept, copy.fingerprint) if kept is not None else None
+            if known is not None:
+                found[copy.name] = known
+        self._wholes = found
+        return tuple(found.values())
 
     # ---- what is looked at ---------------------------------------------------------------------------------------
 
@@ -237,11 +262,12 @@ class CopyScanner:
             return
 
     def _compare(self, kept: Kept) -> None:
-        """With the copies before it: what they all had is missed in it."""
+        """With the copies before it, and with itself: what they all had, or it had when it was sound, is missed."""
         place = self._places.all.get(kept.folder)
         kept.lacks = lacks(kept, place.folders.values() if place is not None else ())
-        if kept.shown is not None and kept.shown.lacks != kept.lacks:
-            kept.shown = evolve(kept.shown, lacks=kept.lacks)
+        kept.lost = lost(kept, self._wholes.get(kept.path))
+        if kept.shown is not None and (kept.shown.lacks, kept.shown.lost) != (kept.lacks, kept.lost):
+            kept.shown = evolve(kept.shown, lacks=kept.lacks, lost=kept.lost)
 
     def _choose_shown(self, now_s: float) -> None:
         """The newest copies and temporaries; a copy that is not shown any more stays so until it changes."""

@@ -31,7 +31,7 @@ def lacks(kept: Kept, others: Iterable[Kept]) -> str:
     if kept.format is None or kept.mark is None or len(kept.members) > PARTS_MAX:
         return ""
     elders = _elders(kept, others)
-    full = [elder for elder in elders if not elder.lacks][-ELDERS_MAX:]
+    full = [elder for elder in elders if not (elder.lacks or elder.lost)][-ELDERS_MAX:]
     if not full:
         return ""
     wanted = set.intersection(*(_belonging(elder) for elder in full))

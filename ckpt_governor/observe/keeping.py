@@ -24,6 +24,7 @@ class Kept:
         "lacks",
         "learned",
         "likely",
+        "lost",
         "mark",
         "members",
         "order",
@@ -56,6 +57,8 @@ class Kept:
         self.judged: Judgement | None = None
         self.lacks = ""
         """What its elders had and it has not."""
+        self.lost = ""
+        """What it had when it was sound and has no more."""
         self.former: dict[str, tuple[Member, Judgement | None]] = {}
         """Members of a folder or group as they were when each was judged by itself."""
         self.alike: dict[tuple[object, ...], Judgement] = {}

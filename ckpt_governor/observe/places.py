@@ -63,6 +63,11 @@ class Places:
         """Everything kept, whatever it turned out to be."""
         return [kept for place in self.all.values() for kept in place.all()]
 
+    def find(self, path: str) -> Kept | None:
+        """What is kept under this path."""
+        place = self.all.get(path.rpartition("/")[0])
+        return None if place is None else place.folders.get(path) or place.files.get(path)
+
     def drop(self, kept: Kept) -> None:
         """It is gone."""
         place = self.all.get(kept.folder)

@@ -26,14 +26,16 @@ def sighting_of(kept: Kept, volume_offset_s: float) -> Sighting | None:
         structure=kept.judged.structure,
         why=kept.judged.why,
         fingerprint=_fingerprint(kept, counted),
-        inode=_identity(kept),
+        inode=identity_of(kept),
         written_s=max((member.mtime_ns for member in counted), default=0) / 1e9 - volume_offset_s,
         temporary=kept.temporary,
         lacks=kept.lacks,
+        lost=kept.lost,
     )
 
 
-def _identity(kept: Kept) -> str:
+def identity_of(kept: Kept) -> str:
+    """Device and inode of what it is."""
     if kept.mark is not None:
         return f"{kept.mark[0]:x}:{kept.mark[1]:x}"
     if not kept.members:

@@ -80,6 +80,25 @@ def test_a_step_of_a_version_that_told_no_time_proves_nothing(step):
 
 
 @pytest.mark.parametrize(
+    ("folder", "trace", "structure"),
+    [
+        ("100", "default/array_metadatas/process_0", INCOMPLETE),
+        ("step_100", "array_metadatas/process_0", INCOMPLETE),
+        ("best", "state/array_metadatas/process_3", INCOMPLETE),
+        ("best", "orbax.checkpoint", INCOMPLETE),
+        ("params", "array_metadatas/process_0", SHAPELESS),  # an item that somebody took out of its step
+    ],
+)
+def test_a_copy_of_a_version_that_tells_the_time_of_each_commit_lacks_it(tmp_path, folder, trace, structure):
+    orbax_step(tmp_path / folder, item=trace.partition("/")[0] if trace.count("/") == 2 else "")
+    (tmp_path / folder / trace).parent.mkdir(exist_ok=True)
+    (tmp_path / folder / trace).write_text("{}")
+    assert told(tmp_path) == (COMPLETE, "")
+    (tmp_path / folder / "_CHECKPOINT_METADATA").unlink()
+    assert told(tmp_path) == (structure, "it has no _CHECKPOINT_METADATA")
+
+
+@pytest.mark.parametrize(
     "name", ["_CHECKPOINT_METADATA", "default/_METADATA", "default/_sharding", "default/manifest.ocdbt"]
 )
 def test_every_cut_of_a_small_file_is_incomplete(step, name):
