@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, names_a_copy, suffix_of
-from ckpt_governor.formats.zip_records import LOCAL, judge_archive, plan_archive
+from ckpt_governor.formats.zip_records import END, LOCAL, judge_archive, plan_archive
 
 
 class ZipArchive(Format):
@@ -13,7 +13,7 @@ class ZipArchive(Format):
     word = "zip"
 
     def claims_file(self, name: str, head: bytes) -> bool:
-        one_archive = head.startswith(LOCAL) and suffix_of(name) not in CONCATENATED_SUFFIXES
+        one_archive = head.startswith((LOCAL, END)) and suffix_of(name) not in CONCATENATED_SUFFIXES
         return one_archive and names_a_copy(name)
 
     def judge(self, files: Files) -> Judgement:
