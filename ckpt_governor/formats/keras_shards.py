@@ -1,7 +1,8 @@
 """Keras' weights in several files: ``model_00000.weights.h5`` and so on, and ``model.weights.json`` as their index.
 
-The index is written when the last shard is closed. Before there is one, nothing but their names tells that the shards
-belong together, and names such as ``model_00010.weights.h5`` are just as often epochs.
+The index is written anew with every shard that is closed, so that it never tells which one is the last: time does.
+Before there is one, nothing but their names tells that the shards belong together, and names such as
+``model_00010.weights.h5`` are just as often epochs.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from itertools import islice
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement
+from ckpt_governor.formats.interface import Files, Format, Judgement, OpenFile
 from ckpt_governor.formats.naming import certain_steps
 from ckpt_governor.formats.parts import incomplete, judge_absent, judge_json, judge_parts, unchecked
 
@@ -44,53 +46,47 @@ class KerasShards(Format):
         return has_step and numbers == set(range(len(numbers)))
 
     def judge(self, files: Files) -> Judgement:
-        index = _index_of(files.name)
         wrong, _ = judge_parts(files)
         if wrong is not None:
             return wrong
+        index = _index_of(files.name)
         if index not in files.beside:
-            return unchecked(f"its {index} is not there, so that nothing tells how many files it has")
+            return unchecked(f"its {index} is not there")
         with files.open_beside(index) as file:
-            text = file.read_at(0, min(file.size, _INDEX_BYTES_READ_MAX + 1))
-        return _judge_index(files, index, text, files.mtime_ns_beside(index), "")
+            return _judge_index(files, index, file)
 
 
 def judge_keras_indexes(files: Files) -> Judgement | None:
-    """By every such index in a folder; None when there is none. Raises OSError."""
-    indexes = [member for member in files.members if member.name.endswith(_INDEX_SUFFIX)][:_INDEXES_MAX]
-    found = None
-    for member in indexes:
-        with files.open(member.name) as file:
-            text = file.read_at(0, min(file.size, _INDEX_BYTES_READ_MAX + 1))
-        folder, slash, _ = member.name.rpartition("/")
-        judgement = _judge_index(files, member.name, text, member.mtime_ns, folder + slash)
+    """By every such index in a folder; None when nothing is missed. Raises OSError."""
+    indexes = (member.name for member in files.members if member.name.endswith(_INDEX_SUFFIX))
+    for name in islice(indexes, _INDEXES_MAX):
+        with files.open(name) as file:
+            judgement = _judge_index(files, name, file)
         if judgement.structure is Structure.INCOMPLETE:
             return judgement
-        found = judgement if found is None or judgement is not COMPLETE else found
-    return found
+    return None
 
 
 def _index_of(group: str) -> str:
     return f"{group.removesuffix(_GROUP_SUFFIX)}{_INDEX_SUFFIX}"
 
 
-def _judge_index(files: Files, index: str, text: bytes, written_ns: int | None, folder: str) -> Judgement:
-    """Whether every shard that it names is there and not younger; that none is cut has been asked before."""
-    if len(text) > _INDEX_BYTES_READ_MAX:
+def _judge_index(files: Files, index: str, file: OpenFile) -> Judgement:
+    """Whether every shard that it names is there; that none is cut has been asked before."""
+    if file.size > _INDEX_BYTES_READ_MAX:
         return unchecked(f"{index} is too long to be checked")
+    text = file.read_at(0, file.size)
     if judge_json(text) is Structure.INCOMPLETE:
         return incomplete(f"{index} is cut")
     wanted = _shards(text)
     if not wanted:
         return unchecked(f"{index} is of an unknown kind")
-    there = {member.name: member for member in files.members}
+    there = {member.name for member in files.members}
+    folder, slash, _ = index.rpartition("/")
     for name in sorted(wanted):
-        if folder + name not in there:
-            return judge_absent(files, folder + name)
-    for name in sorted(wanted):
-        if written_ns is not None and there[folder + name].mtime_ns > written_ns:
-            return unchecked(f"{name} is newer than its index")
-    return COMPLETE
+        if folder + slash + name not in there:
+            return judge_absent(files, folder + slash + name)
+    return unchecked("its index does not tell which of its files is the last")
 
 
 def _shards(text: bytes) -> set[str]:
