@@ -50,6 +50,7 @@ def seen_key(
         tuple((one.name, one.fingerprint, one.structure, one.inode, one.also) for one in look.sightings),
         look.dangling,
         look.pointers,
+        look.pointer_files,
         look.copy_count,
         tuple(_notice_key(notice) for notice in (*notices, *glue.notices)),
         glue.ending.identity if glue.ending is not None else "",

@@ -28,7 +28,7 @@ from ckpt_governor.observe.glue import GlueLook, GlueReader
 from ckpt_governor.observe.host import run_token, volume
 from ckpt_governor.observe.job import JobEye
 from ckpt_governor.observe.losses import bounded_wholes
-from ckpt_governor.pointers import lagging
+from ckpt_governor.pointers import told
 from ckpt_governor.quiet import Quiet, Tick, is_settled, rest_until_s, rested, seen_key
 from ckpt_governor.receipt import Receipt, receipt
 from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
@@ -264,7 +264,7 @@ class Unit:
             self._look_s = moment.now_s
         left = leftovers(self.ledger.copies)
         troubles = (*glue.troubles, *self._troubles, *(_dangling(name, to) for name, to in look.dangling))
-        troubles = (*troubles, *lagging(self.ledger.copies, look.pointers, moment.now_s))
+        troubles = (*troubles, *told(self.ledger.copies, look.pointers, look.pointer_files, moment.now_s))
         if self.numbers_file.trouble is not None:
             troubles = (*troubles, self.numbers_file.trouble)
         top = newest_sound(self.ledger.copies)

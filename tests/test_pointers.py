@@ -10,7 +10,7 @@ from formats.making import torch_zip
 
 from ckpt_governor.facts import Copy, CopyStatus
 from ckpt_governor.observe.copies import DANGLING_S, CopyScanner
-from ckpt_governor.pointers import LAG_S, Pointer, lagging
+from ckpt_governor.pointers import LAG_S, Pointer, lagging, untracked
 
 NOW_S = 2_000_000_000.0
 
@@ -177,3 +177,55 @@ def test_a_pointer_to_the_newest_sound_copy_of_its_folder_does_not_lag(newer):
 
 def test_a_pointer_that_has_caught_up_does_not_lag():
     assert lagging((OLDER, NEWER), (evolve(LATEST, to="global_step200"),), 1000.0) == ()
+
+
+MINE, OTHER = copy(2, "mine/global_step_100", sound_s=100.0), copy(1, "other/global_step_90", sound_s=0.0)
+NAME = "latest_checkpointed_iteration.txt"
+TRACKER = Pointer(name=f"other/{NAME}", to="other/global_step_90")
+
+
+def test_a_tracker_that_every_other_run_has_is_missed_after_a_while():
+    given = ((OTHER, MINE), (TRACKER,), (TRACKER.name,))
+    assert untracked(*given, 100.0 + LAG_S - 1) == ()
+    (trouble,) = untracked(*given, 100.0 + LAG_S)
+    assert trouble.text == (
+        f"mine has no {NAME}, as other has: a job may not find mine/global_step_100, which is sound"
+    )
+
+
+THIRD = copy(0, "third/global_step_80", sound_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("copies", "pointers", "files"),
+    [
+        ((OTHER, MINE), (TRACKER,), (TRACKER.name, f"mine/{NAME}")),
+        ((OTHER, MINE), (TRACKER,), (TRACKER.name, "mine/latest")),
+        ((OTHER, MINE), (), (TRACKER.name,)),
+        ((THIRD, OTHER, MINE), (TRACKER,), (TRACKER.name,)),
+        ((MINE,), (), ()),
+        ((evolve(OTHER, format="folder"), MINE), (TRACKER,), (TRACKER.name,)),
+        ((evolve(OTHER, name="other/step_90"), MINE), (TRACKER,), (TRACKER.name,)),
+        ((evolve(OTHER, name="runs/other/global_step_90"), MINE), (TRACKER,), (TRACKER.name,)),
+        ((OTHER, evolve(MINE, name="global_step_100")), (TRACKER,), (TRACKER.name,)),
+        ((OTHER, evolve(MINE, status=CopyStatus.BROKEN)), (TRACKER,), (TRACKER.name,)),
+        ((evolve(OTHER, serial=3), MINE), (TRACKER,), (TRACKER.name,)),
+        ((OTHER, MINE), (evolve(TRACKER, name="other/checkpoint"),), ("other/checkpoint",)),
+    ],
+    ids=[
+        "it is there", "another one is there", "the other's names nothing", "a third run has none",
+        "no other run", "another format", "another name", "not beside", "no folder of its own",
+        "not sound", "the other run is the newest", "of TensorFlow",
+    ],
+)  # fmt: skip
+def test_without_the_example_of_all_other_runs_no_tracker_is_missed(copies, pointers, files):
+    assert untracked(copies, pointers, files, 1000.0) == ()
+
+
+def test_every_pointer_there_is_counts_whatever_it_says(unit):
+    for run in ("a", "b", "c"):
+        unit.folder(f"{run}/global_step_100")
+    unit.points(f"a/{NAME}", "soon")
+    unit.points("b/latest", "")
+    (unit.path / "c" / "latest").symlink_to("nowhere")
+    assert unit.look().pointer_files == (f"a/{NAME}", "b/latest", "c/latest")

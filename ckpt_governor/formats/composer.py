@@ -6,7 +6,7 @@ import re
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement
-from ckpt_governor.formats.parts import incomplete
+from ckpt_governor.formats.parts import incomplete, judge_parts
 
 _NAME = re.compile(r"((?:.*[-_])?ep[0-9]+-ba[0-9]+-rank)([0-9]{1,9})(\.pt)", re.ASCII | re.DOTALL)
 
@@ -27,11 +27,7 @@ class Composer(Format):
         missing = next((rank for rank in range(len(ranks)) if rank not in ranks), None)
         if missing is not None:
             return incomplete(f"rank {missing} is missing")
-        all_tell = True
-        for member in files.members:
-            judgement = files.judge_member(member)
-            if judgement is None or judgement.structure is Structure.SHAPELESS:
-                all_tell = False
-            elif judgement.structure is not Structure.COMPLETE:
-                return judgement._replace(why=f"{member.name}: {judgement.why}")
+        wrong, all_tell = judge_parts(files)
+        if wrong is not None:
+            return wrong
         return COMPLETE if all_tell and len(ranks) == 1 else Judgement(Structure.SHAPELESS)

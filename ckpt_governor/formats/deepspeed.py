@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from itertools import islice
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member
-from ckpt_governor.formats.naming import is_log, is_temporary
-from ckpt_governor.formats.parts import incomplete
+from ckpt_governor.formats.parts import incomplete, judge_parts
 from ckpt_governor.formats.torch_values import read_values
 
 _MODEL = re.compile(r"(?:zero_pp_rank_([0-9]+)_)?mp_rank_([0-9]+)_model_states\.pt", re.ASCII)
@@ -24,7 +22,6 @@ _KINDS = (_MODEL, _OPTIMIZER, _EXPERT, _EXPERT_OPTIMIZER)
 # A rank's number counts from zero while all else in the name stays the same. The layers of a pipeline have gaps.
 _COUNTED = re.compile(r"(?:pp_rank|mp_rank|expp_rank|expert)_([0-9]{1,9})(?![0-9])", re.ASCII)
 _PARTITIONS_MAX = 1_000_000
-_MEMBERS_MAX = 20_000
 
 
 class DeepSpeed(Format):
@@ -37,15 +34,9 @@ class DeepSpeed(Format):
         return any(inner.endswith("_states.pt") and _is_part(inner) for inner in files)
 
     def judge(self, files: Files) -> Judgement:
-        all_tell = True
-        for member in islice(files.members, _MEMBERS_MAX):
-            if is_log(member.name) or is_temporary(member.name):
-                continue
-            judgement = files.judge_member(member)
-            if judgement is not None and judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
-                return judgement._replace(why=f"{member.name}: {judgement.why}")
-            told = judgement is not None and judgement.structure is Structure.COMPLETE
-            all_tell = all_tell and (told or not _is_part(member.name))
+        wrong, all_tell = judge_parts(files, must_tell=_is_part)
+        if wrong is not None:
+            return wrong
         return _judge_ranks(files) or (COMPLETE if all_tell else Judgement(Structure.SHAPELESS))
 
 

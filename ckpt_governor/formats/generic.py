@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Format, Judgement, Plan
+from ckpt_governor.formats.keras_shards import judge_keras_indexes
 from ckpt_governor.formats.manifest import MANIFEST
 from ckpt_governor.formats.marks import DONE, EMPTY, MARKERS, done_name
 from ckpt_governor.formats.naming import (
@@ -21,11 +22,11 @@ from ckpt_governor.formats.naming import (
     suffix_of,
 )
 from ckpt_governor.formats.nested import judge_nested, plan_with_nested
+from ckpt_governor.formats.parts import judge_parts
 
 _SHAPELESS = Judgement(Structure.SHAPELESS)
 _NEVER_BEGIN_WITH_ZEROS = frozenset(["pt", "pth", "ckpt", "npz", "npy", "keras", "pkl", "pickle", "joblib"])
 """What is saved under these names has words at its beginning; what lost power before it was on the disk has none."""
-_MEMBERS_JUDGED_MAX = 4096
 _RUN_FOLDERS = re.compile(r"(?:checkpoints|ckpts|snapshots|lightning_logs|version_[0-9]+|\.hydra)", re.ASCII)
 
 
@@ -65,7 +66,7 @@ class Shards(Format):
         return found[0] if found is not None and names_a_copy(name) else None
 
     def judge(self, files: Files) -> Judgement:
-        wrong, all_tell = _judge_members(files)
+        wrong, all_tell = judge_parts(files)
         if wrong is not None:
             return wrong
         found = shard_group(files.members[0].name)
@@ -92,8 +93,8 @@ class GenericFolder(Format):
         return any(suffix_of(inner) in CONCATENATED_SUFFIXES for inner in files)
 
     def judge(self, files: Files) -> Judgement:
-        wrong, _ = _judge_members(files)
-        wrong = wrong or judge_nested(files)
+        wrong, _ = judge_parts(files)
+        wrong = wrong or judge_nested(files) or judge_keras_indexes(files)
         if wrong is not None and wrong.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
             return wrong
         stale = _temporary_is_newest(files)
@@ -120,23 +121,6 @@ def holds_copies(name: str, files: Collection[str], folders: Collection[str]) ->
         if steps and not steps & own and not is_temporary(inner):
             return True
     return False
-
-
-def _judge_members(files: Files) -> tuple[Judgement | None, bool]:
-    """What is wrong with the first bad member, if any is; and whether every member could tell that it is whole."""
-    all_tell = True
-    for member in files.members[:_MEMBERS_JUDGED_MAX]:
-        if is_log(member.name) or is_temporary(member.name):
-            continue
-        judgement = files.judge_member(member)
-        if judgement is None:
-            all_tell = False
-        elif judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
-            why = f"{member.name}: {judgement.why}"
-            return Judgement(judgement.structure, why, provisional=judgement.provisional), False
-        elif judgement.structure is not Structure.COMPLETE:
-            all_tell = False
-    return None, all_tell
 
 
 def _temporary_is_newest(files: Files) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from itertools import islice
+
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats.interface import Files, Format, Judgement, OpenFile
+from ckpt_governor.formats.interface import HEAD_BYTES, Files, Format, Judgement, OpenFile
 from ckpt_governor.formats.naming import names_a_copy, suffix_of
 from ckpt_governor.formats.unwritten import judge_tail
 from ckpt_governor.formats.zip_records import LOCAL
@@ -14,6 +17,10 @@ _FIRST_BYTES = 160
 """Enough for the fields that are read here, of any version and with addresses of any width."""
 _EXTENSION_BYTES = 1024
 _OPEN_FOR_WRITING = 1
+_RAW_PART = re.compile(r"-[msbrglo]\.[^.]+\Z", re.ASCII)
+"""How parts of one copy are named that hold one kind of data each."""
+_NUMBER = re.compile("[0-9]+")
+_NUMBERS_MAX = 16
 _SEVERAL_FILES = (b"NCSAfami", b"NCSAmult")
 """Drivers that spread one copy over files, of which this one is only the first."""
 
@@ -36,7 +43,7 @@ class Hdf5(Format):
 def _judge(file: OpenFile, files: Files) -> Judgement:
     at = _signature_at(file)
     if at is None:
-        return _unrecognised(file)
+        return _unrecognised(file, files)
     first = file.read_at(at, _FIRST_BYTES)
     version = first[8] if len(first) > 8 else 0
     if len(first) > 8 and version > 3:
@@ -79,16 +86,43 @@ def _signature_at(file: OpenFile) -> int | None:
     return None
 
 
-def _unrecognised(file: OpenFile) -> Judgement:
+def _unrecognised(file: OpenFile, files: Files) -> Judgement:
     """Raw parts of copies that are spread over files have these names, too."""
-    first = file.read_at(0, len(_SIGNATURE))
+    first = file.read_at(0, HEAD_BYTES)
     if not first:
         return _incomplete("empty")
     if _SIGNATURE.startswith(first):
         return _incomplete("its beginning is cut")
     if file.tail_hole() == 0:
         return _incomplete("nothing of it was ever written")
+    if not any(first) and _is_alone(files):
+        return _incomplete("it begins with nothing but zeros")
     return Judgement(Structure.SHAPELESS, "it does not begin as HDF5 does, and cannot be checked")
+
+
+def _is_alone(files: Files) -> bool:
+    """Whether there is nothing beside it of which it could be a raw part, which may hold zeros: the parts of a copy
+    count from zero, or say in their names what they hold."""
+    if files.name not in files.beside or _RAW_PART.search(files.name):
+        return False
+    for number in islice(_NUMBER.finditer(files.name), _NUMBERS_MAX):
+        before, after = files.name[: number.start()], files.name[number.end() :]
+        for first in {f"{before}0{after}", f"{before}{'0' * len(number[0])}{after}"}:
+            if first not in files.beside:
+                continue
+            try:
+                with files.open_beside(first) as file:
+                    if _tells_of_several(file):
+                        return False
+            except OSError:
+                return False
+    return True
+
+
+def _tells_of_several(file: OpenFile) -> bool:
+    """Whether it begins as HDF5 does, and names a driver that spreads a copy."""
+    at = _signature_at(file)
+    return at is not None and any(driver in file.read_at(at, _EXTENSION_BYTES) for driver in _SEVERAL_FILES)
 
 
 def _is_one_of_several(file: OpenFile, extension_at: int) -> bool:

@@ -203,6 +203,11 @@ class Format:
         """The copy that a loose file is a part of, for formats that spread one copy over files of one folder."""
         return None
 
+    def is_one(self, group: str, parts: Collection[str], beside: Collection[str]) -> bool:
+        """Whether these loose files are one copy, where their names alone could mean several; ``beside`` are all
+        names of their folder. If not, each stands for itself."""
+        return True
+
     def watches_beside(self, name: str) -> tuple[str, ...]:
         """Names beside the copy whose coming, going or changing asks for a new judgement."""
         return ()

@@ -8,19 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable
-from itertools import islice
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats.dcp import INDEX, SHARD_SUFFIX, Dcp
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Plan
-from ckpt_governor.formats.naming import is_log, is_temporary
-from ckpt_governor.formats.parts import incomplete, judge_json, unchecked
+from ckpt_governor.formats.parts import incomplete, judge_json, judge_parts, parts_of, unchecked
 
 _COMMON, _CONFIG = "common.pt", "metadata.json"
 _CONFIG_BYTES_MAX = 1 << 20
 _ITERATION = re.compile(r"iter_[0-9]{7,}", re.ASCII)
 _RANK = re.compile(r"mp_rank_([0-9]{2,9})(?:_([0-9]{3,9}))?(?:_([0-9]{3,9}))?", re.ASCII)
-_MEMBERS_MAX = 20_000
 
 _DCP = Dcp()
 
@@ -74,15 +71,11 @@ def _judge_committed(files: Files, names: Collection[str]) -> Judgement:
 
 def _judge_rank_folders(files: Files) -> Judgement:
     """The older layout: a folder for each rank of tensor, pipeline and expert parallelism, all with the same files."""
+    wrong, all_tell = judge_parts(files)
+    if wrong is not None:
+        return wrong
     inside: dict[tuple[int, ...], set[str]] = {}
-    all_tell = True
-    for member in islice(files.members, _MEMBERS_MAX):
-        if is_log(member.name) or is_temporary(member.name):
-            continue
-        judgement = files.judge_member(member)
-        if judgement is not None and judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
-            return judgement._replace(why=f"{member.name}: {judgement.why}")
-        all_tell = all_tell and judgement is not None and judgement.structure is Structure.COMPLETE
+    for member in parts_of(files):
         folder, _, name = member.name.partition("/")
         rank = _RANK.fullmatch(folder)
         if rank is not None:

@@ -27,6 +27,8 @@ _SIZED = {
 _HOLDERS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Lists and maps: how many bytes of a count follow, and how many values each count stands for."""
 _NEVER_USED = 0xC1
+_EMPTY_MAP = b"\x80"
+"""All of the file of an empty state; every pickle of a newer protocol begins with it, too."""
 
 
 class MsgpackFile(Format):
@@ -37,12 +39,14 @@ class MsgpackFile(Format):
     def claims_file(self, name: str, head: bytes) -> bool:
         if suffix_of(name) == "msgpack":
             return True
-        return (
-            names_a_copy(name) and _WITHOUT_SUFFIX.fullmatch(name) is not None and _begins_with_a_name(head)
-        )
+        if not names_a_copy(name) or _WITHOUT_SUFFIX.fullmatch(name) is None:
+            return False
+        return head == _EMPTY_MAP or _begins_with_a_name(head)
 
     def judge(self, files: Files) -> Judgement:
         with files.open("") as file:
+            if suffix_of(files.name) != "msgpack" and file.size == 1 and file.read_at(0, 1) == _EMPTY_MAP:
+                return Judgement(Structure.SHAPELESS, "it is an empty state, or the first byte of a pickle")
             return _judge(file, files)
 
 

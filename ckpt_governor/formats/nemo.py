@@ -9,11 +9,10 @@ from ckpt_governor.formats.below import Below, placed, within
 from ckpt_governor.formats.dcp import INDEX, SHARD_SUFFIX
 from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.megatron import Megatron
-from ckpt_governor.formats.naming import is_log, is_temporary, numbered_word
-from ckpt_governor.formats.parts import incomplete
+from ckpt_governor.formats.naming import numbered_word
+from ckpt_governor.formats.parts import incomplete, judge_parts
 
 _WEIGHTS, _CONTEXT = "weights", "context"
-_MEMBERS_MAX = 4096
 _MEGATRON = Megatron()
 
 
@@ -40,12 +39,9 @@ class Nemo(Format):
         weights = Below(files, _WEIGHTS)
         if not weights.members:
             return incomplete("its weights are not there yet")
-        for member in files.members[:_MEMBERS_MAX]:
-            if member.name.startswith(f"{_WEIGHTS}/") or is_log(member.name) or is_temporary(member.name):
-                continue
-            judgement = files.judge_member(member)
-            if judgement is not None and judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
-                return judgement._replace(why=f"{member.name}: {judgement.why}")
+        wrong, _ = judge_parts(files, within=lambda name: not name.startswith(f"{_WEIGHTS}/"))
+        if wrong is not None:
+            return wrong
         return within(_judge_weights(weights), _WEIGHTS)
 
     def plan(self, files: Files) -> Plan:
@@ -60,8 +56,5 @@ def _judge_weights(weights: Below) -> Judgement:
         return _MEGATRON.judge(weights)
     if _MEGATRON.claims_folder(weights.name, names, folders):
         return _MEGATRON.judge(weights)
-    for member in weights.members[:_MEMBERS_MAX]:
-        judgement = weights.judge_member(member)
-        if judgement is not None and judgement.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
-            return judgement._replace(why=f"{member.name}: {judgement.why}")
-    return Judgement(Structure.SHAPELESS)
+    wrong, _ = judge_parts(weights)
+    return wrong or Judgement(Structure.SHAPELESS)

@@ -10,6 +10,7 @@ from ckpt_governor.formats.gguf import Gguf
 from ckpt_governor.formats.hdf5 import Hdf5
 from ckpt_governor.formats.huggingface import HuggingFaceModel, HuggingFaceTrainer
 from ckpt_governor.formats.interface import Format
+from ckpt_governor.formats.keras_shards import KerasShards
 from ckpt_governor.formats.megatron import Megatron
 from ckpt_governor.formats.msgpack_file import MsgpackFile
 from ckpt_governor.formats.nemo import Nemo
@@ -38,6 +39,7 @@ FORMATS: tuple[Format, ...] = (
     HuggingFaceTrainer(),
     HuggingFaceModel(),
     Shards(),
+    KerasShards(),
     ZipArchive(),
     Gguf(),
     Hdf5(),

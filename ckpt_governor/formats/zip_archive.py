@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.naming import CONCATENATED_SUFFIXES, names_a_copy, suffix_of
-from ckpt_governor.formats.zip_records import LOCAL, is_tail, judge_archive, plan_archive
+from ckpt_governor.formats.zip_records import END, LOCAL, is_tail, judge_archive, plan_archive
 
 _SUFFIXES = ("npz", "keras", "zip")
 
@@ -17,7 +17,7 @@ class ZipArchive(Format):
     word = "zip"
 
     def claims_file(self, name: str, head: bytes) -> bool:
-        one_archive = head.startswith(LOCAL) and suffix_of(name) not in CONCATENATED_SUFFIXES
+        one_archive = head.startswith((LOCAL, END)) and suffix_of(name) not in CONCATENATED_SUFFIXES
         return one_archive and names_a_copy(name)
 
     def claims_tail(self, name: str, tail: Callable[[], bytes]) -> bool:

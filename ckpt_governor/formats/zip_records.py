@@ -21,7 +21,8 @@ from ckpt_governor.formats.reading import Window
 
 LOCAL = b"PK\3\4"
 _CENTRAL = b"PK\1\2"
-_END = b"PK\5\6"
+END = b"PK\5\6"
+"""All of an archive without a record begins with it."""
 _END64 = b"PK\6\6"
 _LOCATOR64 = b"PK\6\7"
 _END_BYTES = 22
@@ -79,11 +80,11 @@ def read_end(file: OpenFile) -> End:
     """The end record, with its 64-bit form. Raises Damage when it is missing or does not fit, and OSError."""
     tail_at = max(0, file.size - _TAIL_BYTES)
     tail = file.read_at(tail_at, _TAIL_BYTES)
-    at = tail.rfind(_END)
+    at = tail.rfind(END)
     if at < 0 and tail_at:
         tail_at = max(0, file.size - _TRAILING_BYTES_MAX - _END_BYTES)
         tail = file.read_at(tail_at, _TRAILING_BYTES_MAX + _END_BYTES)
-        at = tail.rfind(_END)
+        at = tail.rfind(END)
     if at < 0 or len(tail) < at + _END_BYTES:
         raise Damage("no end record")
     _, _, _, count, table_bytes, table_at, comment_bytes = struct.unpack_from("<4H2LH", tail, at + 4)

@@ -46,6 +46,8 @@ class Look:
     """Links, and text files that name the newest copy, that name nothing: (name, to)."""
     pointers: tuple[Pointer, ...] = ()
     """The text files that name a copy which is there."""
+    pointer_files: tuple[str, ...] = ()
+    """All such text files and links, whatever they name."""
     truncated: bool = False
     """A bound was hit: there is more than was looked at."""
     blind: str = ""
@@ -313,6 +315,7 @@ class CopyScanner:
             dangling=dangling,
             pointers=tuple(pointer for pointer, there in pointers if there),
             unfinished=any(kept.unfinished for kept in self._shown),
+            pointer_files=self._pointers.files(),
             truncated=self._places.truncated or any(len(kept.members) >= MEMBERS_MAX for kept in self._shown),
             copy_count=self._copy_count,
         )

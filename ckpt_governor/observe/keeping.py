@@ -13,6 +13,7 @@ class Kept:
     __slots__ = (
         "again_s",
         "alike",
+        "apart",
         "beside",
         "changed_s",
         "due",
@@ -45,6 +46,8 @@ class Kept:
         """Of a folder or group by its names; of a file by its first bytes, and None when it is no copy or not asked."""
         self.group = group
         """The loose files that together are one copy."""
+        self.apart = False
+        """Loose files of its name may be one copy; whether they are is asked again as the names around it change."""
         self.temporary = temporary
         self.likely = format is not None or names_a_copy(self.name)
         """Its name alone makes it a copy."""

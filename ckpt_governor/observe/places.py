@@ -124,7 +124,7 @@ class Places:
             return place
         place.folder, place.stale = folder, False
         self.version += 1
-        place.files = _taken_up(path, folder.files, place.files)
+        place.files = _taken_up(path, folder, place.files)
         inside = {join(path, name) for name in folder.folders}
         place.folders = {path: kept for path, kept in place.folders.items() if path in inside}
         return place
@@ -180,13 +180,13 @@ def _claim(name: str, folder: Folder) -> tuple[Format, bool] | tuple[()]:
     return (format, True) if whole and format is not None else ()
 
 
-def _taken_up(folder: str, names: list[str], known: dict[str, Kept]) -> dict[str, Kept]:
+def _taken_up(at: str, folder: Folder, known: dict[str, Kept]) -> dict[str, Kept]:
     """What the files of one folder are, with what is known of them."""
     groups: dict[str, tuple[Format, list[str]]] = {}
     found: dict[str, Kept] = {}
-    for name in names:
-        path = join(folder, name)
-        if path in known and not known[path].group:
+    for name in folder.files:
+        path = join(at, name)
+        if path in known and not known[path].group and not known[path].apart:
             found[path] = known[path]
             continue
         temporary = is_temporary(name)
@@ -200,10 +200,19 @@ def _taken_up(folder: str, names: list[str], known: dict[str, Kept]) -> dict[str
         else:
             groups.setdefault(group[1], (group[0], []))[1].append(name)
     for group_name, (format, parts) in groups.items():
-        path = join(folder, group_name)
+        if not format.is_one(group_name, parts, folder.holds()):
+            found.update((path, _apart(path, known)) for path in (join(at, part) for part in parts))
+            continue
+        path = join(at, group_name)
         kept = known.get(path)
         if kept is None or not kept.group:
             kept = Kept(path, format, tuple(parts))
         kept.group = tuple(parts)
         found[path] = kept
     return found
+
+
+def _apart(path: str, known: dict[str, Kept]) -> Kept:
+    kept = known.get(path) or Kept(path)
+    kept.apart = True
+    return kept

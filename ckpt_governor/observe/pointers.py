@@ -64,6 +64,11 @@ class PointerReader:
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
+        self._files: tuple[str, ...] = ()
+
+    def files(self) -> tuple[str, ...]:
+        """All that the last look found, whatever they say."""
+        return self._files
 
     def look(
         self, root: int, places: Iterable[tuple[str, Folder]], now_s: float
@@ -71,7 +76,10 @@ class PointerReader:
         """Every pointer of these folders, and whether what it names is there. Never raises for what it finds."""
         found: list[tuple[Pointer, bool]] = []
         known: dict[str, _Known] = {}
+        files: list[str] = []
         for folder_path, folder in places:
+            links = _NAMERS.keys() & folder.links if folder.links else ()
+            files += [join(folder_path, name) for name in (*(_NAMERS.keys() & folder.holds()), *links)]
             for name in _NAMERS.keys() & folder.holds() if len(found) < POINTERS_MAX else ():
                 path = join(folder_path, name)
                 try:
@@ -81,7 +89,7 @@ class PointerReader:
                 to = _NAMERS[name](known[path].text, folder.folders)
                 if to is not None and "/" not in to and to not in ("", ".", ".."):
                     found.append((Pointer(name=path, to=join(folder_path, to)), _holds(folder, to)))
-        self._known = known
+        self._known, self._files = known, tuple(sorted(files))
         return tuple(sorted(found, key=lambda one: one[0].name))
 
     def _read(self, root: int, path: str, now_s: float) -> _Known:

@@ -122,6 +122,37 @@ def test_a_file_of_which_nothing_was_written_is_incomplete(tmp_path):
     assert judged("hdf5", path)[:2] == (INCOMPLETE, "nothing of it was ever written")
 
 
+def written_zeros(folder, name):
+    """What the format says about such a file in this folder."""
+    (folder / name).write_bytes(bytes(5000))
+    return judged("hdf5", folder / name)
+
+
+@pytest.mark.parametrize("name", ["model.h5", "step_3.weights.h5", "w_00003.hdf5"])
+def test_a_file_alone_that_begins_with_nothing_but_zeros_is_incomplete(tmp_path, name):
+    for step in range(3):
+        (tmp_path / f"step_{step}.weights.h5").write_bytes(hdf5())
+        (tmp_path / f"w_0000{step}.hdf5").write_bytes(hdf5(version=3))
+    assert written_zeros(tmp_path, name)[:2] == (INCOMPLETE, "it begins with nothing but zeros")
+
+
+@pytest.mark.parametrize(
+    ("first", "part"),
+    [("step_3_0.h5", "step_3_12.h5"), ("w0000-of.h5", "w0012-of.h5"), ("0_model.h5", "7_model.h5")],
+)
+@pytest.mark.parametrize("whole", [hdf5(driver=96), hdf5(version=3) + b"NCSAfami"], ids=["older", "newer"])
+def test_zeros_may_be_a_raw_part_of_a_copy_whose_first_file_is_beside(tmp_path, first, part, whole):
+    (tmp_path / first).write_bytes(whole[:96] + b"\0" * 8 + b"NCSAfami" + whole[112:])
+    assert written_zeros(tmp_path, part).structure is SHAPELESS
+    (tmp_path / first).unlink()
+    assert written_zeros(tmp_path, part).structure is INCOMPLETE
+
+
+@pytest.mark.parametrize("name", ["model-r.h5", "model.h5-r.h5", "step_3-g.hdf5"])
+def test_zeros_under_a_name_for_raw_numbers_may_be_some(tmp_path, name):
+    assert written_zeros(tmp_path, name).structure is SHAPELESS
+
+
 @pytest.mark.parametrize("name", ["model.h5", "m.weights.h5", "a.hdf5", "old.keras", "ckpt_5", "model.ckpt"])
 def test_it_is_recognised_by_its_bytes(name):
     assert word_of(name, hdf5()[:512]) == "hdf5"

@@ -39,16 +39,25 @@ def judge(data):
     "value",
     [
         STATE,
-        {},
         [],
         {str(number): number for number in range(70_000)},
         b"one array",
         {"deep": {"er": [[[{}]]]}},
     ],
-    ids=["state", "empty map", "empty list", "long map", "an array alone", "deep"],
+    ids=["state", "empty list", "long map", "an array alone", "deep"],
 )
 def test_a_whole_value_is_complete(value):
     assert judge(msgpack(value)) == (COMPLETE, "", None, False)
+
+
+def test_an_empty_state_is_whole_where_it_can_be_nothing_else(tmp_path):
+    for name, structure in (("model.msgpack", COMPLETE), ("checkpoint_0", SHAPELESS)):
+        (tmp_path / name).write_bytes(msgpack({}))
+        assert word_of(name, msgpack({})) == "msgpack"
+        assert judged("msgpack", tmp_path / name).structure is structure
+    pickled = pickle.dumps({})
+    assert pickled.startswith(msgpack({}))
+    assert word_of("checkpoint_0", pickled) == word_of("checkpoint_0", pickled[:2]) == "pickle"
 
 
 @pytest.mark.parametrize("first", range(256))
@@ -169,7 +178,7 @@ def test_a_file_that_has_just_begun_is_recognised_by_name():
         b"{}",
         pickle.dumps({"a": 1}, 2),
         pickle.dumps({"a": 1}, 5),
-        b"\x80",
+        b"\x80\2",
         b"\x81\xa3\xff\xfe\xfd",
         b"\x81\xa5ab",
         b"\x82\x01\x02",

@@ -44,6 +44,10 @@ from ckpt_governor.formats.naming import (
         ("cp-0005.ckpt", 5),
         ("w.01.keras", 1),
         ("weights.10-0.53.hdf5", 10),
+        ("model.03-0.55.h5", 3),
+        ("model.03-1.55e-05.h5", 3),
+        ("weights.04-12.55.weights.h5", 4),
+        ("cp-0005_*.weights.h5", 5),
     ],
 )
 def test_the_step_is_found(name, step):

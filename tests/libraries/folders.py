@@ -6,14 +6,12 @@ import os
 import random
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from libraries.one_file import Follower, saver, tell
+from libraries.one_file import Follower, saver, sightings, tell
 
 from ckpt_governor.facts import CopyStatus, Sighting, Structure
-from ckpt_governor.observe.copies import CopyScanner
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 SHARES = (0.1, 0.5, 0.9, 0.99)
@@ -21,8 +19,7 @@ SHARES = (0.1, 0.5, 0.9, 0.99)
 
 def seen(unit: Path) -> dict[str, Sighting]:
     """What one look shows, long after everything was written."""
-    look = CopyScanner(str(unit), budget_s=60.0).look(time.time() + 1e6, 0.0)
-    return {sighting.name: sighting for sighting in look.sightings}
+    return {sighting.name: sighting for sighting in sightings(unit)}
 
 
 def assert_whole(unit: Path, word: str, steps: dict[str, int | None]) -> None:

@@ -22,9 +22,14 @@ SHARES = (0.1, 0.5, 0.9, 0.99)
 _SAY_AND_WAIT = '\nprint("{}", flush=True)\nsys.stdin.readline()\n'
 
 
+def sightings(unit: Path) -> tuple[Sighting, ...]:
+    """What one look shows, long after everything was written."""
+    return CopyScanner(str(unit), budget_s=60.0).look(time.time() + 1e6, 0.0).sightings
+
+
 def look(path: Path) -> Sighting:
-    """The one sighting in the folder of this file, long after it was written."""
-    (sighting,) = CopyScanner(str(path.parent), budget_s=60.0).look(time.time() + 1e6, 0.0).sightings
+    """The one sighting in the folder of this file or folder, long after it was written."""
+    (sighting,) = sightings(path.parent)
     return sighting
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from libraries.one_file import (
     INCOMPLETE,
+    SHAPELESS,
     SHARES,
     assert_a_killed_save_is_never_whole,
     assert_a_watched_save_is_whole_only_when_finished,
@@ -72,6 +73,15 @@ def test_the_smallest_states_are_whole(tmp_path, state):
     assert_whole(path, "msgpack", 3)
     path.write_bytes(path.read_bytes()[:-1])
     assert look(path).structure is INCOMPLETE
+
+
+@pytest.mark.parametrize("state", [{}, [], ()])
+def test_an_empty_state_under_a_name_without_an_ending_is_never_called_incomplete(tmp_path, state):
+    from flax.serialization import to_bytes
+
+    path = tmp_path / "checkpoint_0"
+    path.write_bytes(to_bytes(state))
+    assert (look(path).format, look(path).structure, look(path).step) == ("msgpack", SHAPELESS, 0)
 
 
 def test_an_array_in_chunks_is_whole(tmp_path, monkeypatch):

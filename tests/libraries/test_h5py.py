@@ -14,6 +14,7 @@ from libraries.one_file import (
     assert_whole,
     assert_zeroed_tails,
     look,
+    sightings,
 )
 
 pytestmark = pytest.mark.library("h5py")
@@ -121,15 +122,30 @@ def test_datasets_that_nobody_fills_make_no_sound_file_incomplete(tmp_path, earl
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 @pytest.mark.parametrize("driver", [{"driver": "family", "memb_size": 20_000}, {"driver": "split"}])
 def test_no_part_of_a_copy_in_several_files_is_called_incomplete(tmp_path, driver, libver):
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    name = "step_3_%d.h5" if driver["driver"] == "family" else "step_3.h5"
-    write(folder / name, {**driver, "libver": libver})
-    for number, part in enumerate(sorted(folder.iterdir())):
-        alone = tmp_path / str(number) / part.name.replace(".h5-", "-")
-        alone.parent.mkdir()
-        part.rename(alone)
-        assert look(alone).structure is not INCOMPLETE
+    import h5py
+    import numpy
+
+    path = tmp_path / ("step_3_%d.h5" if driver["driver"] == "family" else "step_3.h5")
+    with h5py.File(path, "w", libver=libver, **driver) as file:
+        file["zeros"] = numpy.zeros((100, 100))  # so that the raw parts begin with some
+    names = sorted(part.name for part in tmp_path.iterdir())
+    assert len(names) > 1
+    assert not any((tmp_path / names[-1]).read_bytes()[:512])
+    found = sightings(tmp_path)
+    assert (
+        sorted(name for one in found for name in (one.name, *one.also)) == names
+    )  # some hold the same zeros
+    assert INCOMPLETE not in {one.structure for one in found}
+
+
+@pytest.mark.parametrize("name", ["step_3.h5", "cp_00003.weights.h5"])
+def test_a_file_of_its_full_size_that_holds_nothing_but_zeros_is_incomplete(tmp_path, name):
+    for step in ("1", "2"):
+        write(tmp_path / name.replace("3", step), {})
+    write(tmp_path / name, {})
+    (tmp_path / name).write_bytes(bytes((tmp_path / name).stat().st_size))
+    found = {sighting.name: sighting.structure for sighting in sightings(tmp_path)}
+    assert [one for one, structure in found.items() if structure is INCOMPLETE] == [name]
 
 
 @pytest.mark.parametrize("libver", ["earliest", "latest"])

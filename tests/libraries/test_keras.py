@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from formats.making import checked_deeply
+from libraries.folders import assert_watched_saves_are_whole_only_when_finished
 from libraries.one_file import (
     COMPLETE,
     INCOMPLETE,
+    SHAPELESS,
     SHARES,
     assert_a_killed_save_is_never_whole,
     assert_a_watched_save_is_whole_only_when_finished,
@@ -15,6 +19,7 @@ from libraries.one_file import (
     assert_whole,
     assert_zeroed_tails,
     look,
+    sightings,
 )
 
 pytestmark = [
@@ -80,6 +85,68 @@ def test_the_callback_writes_whole_files(tmp_path, keras):
         callback = keras.callbacks.ModelCheckpoint(folder / name, save_weights_only="weights" in name)
         model.fit(numpy.ones((8, 16)), numpy.ones((8, 3)), epochs=1, verbose=0, callbacks=[callback])
         assert_whole(folder / name.format(epoch=1), "hdf5" if "weights" in name else "zip", 1)
+
+
+def test_the_names_that_its_documentation_gives_to_copies_tell_their_epoch(tmp_path, keras):
+    import numpy
+
+    model = trained(keras)
+    for name in (
+        "w.{epoch:02d}.keras",
+        "model.{epoch:02d}-{loss:.2f}.h5",
+        "a.{epoch:02d}-{loss:.2f}.weights.h5",
+    ):
+        only = {"save_weights_only": ".weights" in name}
+        callback = keras.callbacks.ModelCheckpoint(tmp_path / name, **only)
+        model.fit(numpy.ones((8, 16)), numpy.ones((8, 3)), epochs=3, verbose=0, callbacks=[callback])
+    found = sightings(tmp_path)
+    assert {(one.structure, one.why) for one in found} == {(COMPLETE, "")}
+    steps = sorted((one.name.partition(".")[0], one.step) for one in found)
+    assert steps == [(kind, epoch) for kind in ("a", "model", "w") for epoch in (1, 2, 3)]
+
+
+SHARDED = "cp-0005.weights.json"
+SHARDS = "cp-0005_*.weights.h5"
+
+
+def test_weights_in_several_files_are_one_copy_and_miss_whatever_is_gone_or_cut(tmp_path, keras):
+    trained(keras).save_weights(tmp_path / SHARDED, max_shard_size=3e-6)
+    (found,) = sightings(tmp_path)
+    assert (found.name, found.format, found.step, found.structure) == (SHARDS, "keras-shards", 5, SHAPELESS)
+    files = sorted(path for path in tmp_path.iterdir() if path.name != SHARDED)
+    assert len(files) > 2
+    for path in files:
+        whole, times = path.read_bytes(), path.stat()
+        for count in (None, 0, len(whole) // 2, len(whole) - 1):
+            path.unlink() if count is None else path.write_bytes(whole[:count])
+            assert [one.structure for one in sightings(tmp_path)] == [INCOMPLETE], (path.name, count)
+            path.write_bytes(whole)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert sightings(tmp_path) == (found,)
+
+
+def test_weights_in_several_files_in_a_folder_miss_whatever_is_gone(tmp_path, keras):
+    folder = tmp_path / "step_3"
+    folder.mkdir()
+    trained(keras).save_weights(folder / "model.weights.json", max_shard_size=3e-6)
+    assert look(folder).structure is SHAPELESS
+    for path in sorted(folder.glob("*.h5")):
+        path.rename(tmp_path / "away")
+        assert (look(folder).structure, path.name in look(folder).why) == (INCOMPLETE, True)
+        (tmp_path / "away").rename(path)
+
+
+SAVE_SHARDS = """
+import keras
+layers = [keras.layers.Dense(1000) for n in range(12)]
+model = keras.Sequential([keras.Input((1000,)), *layers])
+SAVE
+model.save_weights(path + "/cp-0005.weights.json", max_shard_size=0.01)
+"""
+
+
+def test_a_save_of_several_files_that_is_watched_is_one_copy_from_its_begin_to_its_end(tmp_path):
+    assert_watched_saves_are_whole_only_when_finished(tmp_path, SAVE_SHARDS, {SHARDS})
 
 
 def test_the_deep_check_of_an_archive_agrees_and_finds_a_flipped_bit(tmp_path, keras):

@@ -6,14 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from libraries.folders import seen
 from libraries.one_file import Follower
 
 from ckpt_governor.facts import CopyStatus, Structure
-from ckpt_governor.observe.copies import CopyScanner
 
 pytestmark = pytest.mark.library("lightning")
 COMPLETE, INCOMPLETE = Structure.COMPLETE, Structure.INCOMPLETE
@@ -89,12 +88,6 @@ def shards(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shards")
     assert begin(folder, "sharded", "link").wait(110) == 0
     return folder / "unit"
-
-
-def seen(unit):
-    """What one look shows, by name."""
-    look = CopyScanner(str(unit), budget_s=60.0).look(time.time() + 1e6, 0.0)
-    return {sighting.name: sighting for sighting in look.sightings}
 
 
 def test_every_file_is_a_complete_copy_and_the_last_one_by_what_it_is(files):

@@ -15,7 +15,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from libraries.one_file import Follower, saver, tell
+from libraries.one_file import Follower, look, saver, sightings, tell
 
 from ckpt_governor.facts import CopyStatus, Structure
 from ckpt_governor.formats.deep import check
@@ -62,12 +62,6 @@ def loads(folder, values=None):
     return True
 
 
-def seen(folder):
-    """Of the one copy in the unit that holds this folder."""
-    (sighting,) = CopyScanner(str(folder.parent), budget_s=60.0).look(time.time() + 1e6, 0.0).sightings
-    return sighting
-
-
 def safetensors_option():
     """The other way in which the writer may store tensors."""
     from torch.distributed.checkpoint.filesystem import SerializationFormat
@@ -88,7 +82,7 @@ every_writer = pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
 @every_writer
 def test_what_is_saved_is_one_complete_copy(tmp_path, writer):
     folder = save(tmp_path / "step_100", **writer())
-    sighting = seen(folder)
+    sighting = look(folder)
     assert (sighting.name, sighting.format, sighting.step) == ("step_100", "dcp", 100)
     mixed = "safetensors" in str(writer())  # objects before them, in a file of both kinds
     assert (sighting.structure, bool(sighting.why)) == ((SHAPELESS, True) if mixed else (COMPLETE, False))
@@ -97,7 +91,7 @@ def test_what_is_saved_is_one_complete_copy(tmp_path, writer):
 
 def test_tensors_alone_that_are_stored_as_safetensors_are_complete(tmp_path):
     folder = save(tmp_path / "step_100", state()["model"], **safetensors_option())
-    assert (seen(folder).structure, seen(folder).why) == (COMPLETE, "")
+    assert (look(folder).structure, look(folder).why) == (COMPLETE, "")
 
 
 def test_a_rank_that_saves_without_the_others_is_complete(tmp_path):
@@ -105,11 +99,11 @@ def test_a_rank_that_saves_without_the_others_is_complete(tmp_path):
     assert [path.name for path in folder.glob("*.metadata")] == ["__0.metadata"] or (
         folder / ".metadata"
     ).exists()
-    assert seen(folder).structure is COMPLETE
+    assert look(folder).structure is COMPLETE
 
 
 def test_a_state_of_nothing_but_objects_is_complete(tmp_path):
-    assert seen(save(tmp_path / "step_1", {"a": 1, "b": "text"})).structure is COMPLETE
+    assert look(save(tmp_path / "step_1", {"a": 1, "b": "text"})).structure is COMPLETE
 
 
 def test_an_asynchronous_save_is_complete(tmp_path):
@@ -123,7 +117,7 @@ def test_an_asynchronous_save_is_complete(tmp_path):
             dcp.async_save(state(), checkpoint_id=tmp_path / "unit" / "step_100").result()
     finally:
         dist.destroy_process_group()
-    assert seen(tmp_path / "unit" / "step_100").structure is COMPLETE
+    assert look(tmp_path / "unit" / "step_100").structure is COMPLETE
 
 
 @every_writer
@@ -136,7 +130,7 @@ def test_whatever_is_cut_is_incomplete(tmp_path, writer):
         for count in {size - 1, 0, *(drawn.randrange(size) for _ in range(12))}:
             shutil.copytree(whole, folder := tmp_path / "unit" / "step_100")
             os.truncate(folder / name, count)
-            assert seen(folder).structure is INCOMPLETE, (name, count)
+            assert look(folder).structure is INCOMPLETE, (name, count)
             shutil.rmtree(folder)
 
 
@@ -147,7 +141,7 @@ def test_whatever_is_removed_is_missed(tmp_path, writer):
         shutil.copytree(whole, folder := tmp_path / "unit" / "step_100")
         (folder / name).unlink()
         if any(folder.glob("*.distcp")):
-            assert seen(folder).structure is INCOMPLETE, name
+            assert look(folder).structure is INCOMPLETE, name
         shutil.rmtree(folder)
 
 
@@ -159,7 +153,7 @@ def test_a_zeroed_tail_of_full_size_is_found_where_it_reaches_the_last_item(tmp_
         size = (folder / "__0_0.distcp").stat().st_size
         os.truncate(folder / "__0_0.distcp", drawn.randrange(size - 30))
         os.truncate(folder / "__0_0.distcp", size)
-        found = seen(folder)
+        found = look(folder)
         assert found.structure is INCOMPLETE
         assert found.why.endswith(("has no end record", "was never written"))
         shutil.rmtree(folder)
@@ -199,7 +193,7 @@ def test_a_folder_that_is_copied_in_any_order_is_never_called_incomplete(tmp_pat
             shutil.copyfile(whole / name, folder / name)
             if by_hand:
                 os.utime(folder / name, (time.time() - 900 + 90 * second,) * 2)
-        assert seen(folder).structure in (COMPLETE, SHAPELESS)
+        assert look(folder).structure in (COMPLETE, SHAPELESS)
         shutil.rmtree(folder)
 
 
@@ -254,7 +248,7 @@ def ranks(tmp_path_factory):
 
 
 def test_what_two_ranks_save_is_complete_in_every_way_to_save(ranks):
-    found = CopyScanner(str(ranks), budget_s=60.0).look(time.time() + 1e6, 0.0).sightings
+    found = sightings(ranks)
     shown = {sighting.step: (sighting.format, sighting.structure, sighting.why) for sighting in found}
     assert shown == dict.fromkeys((100, 200, 300, 400, 500), ("dcp", COMPLETE, ""))
 
@@ -265,7 +259,7 @@ def test_every_file_of_two_ranks_is_missed_when_it_is_gone_or_cut(tmp_path, rank
         for spoil in (Path.unlink, lambda path: os.truncate(path, path.stat().st_size // 2)):
             shutil.copytree(ranks / f"step_{step}", folder := tmp_path / "unit" / f"step_{step}")
             spoil(folder / name)
-            assert seen(folder).structure is INCOMPLETE, name
+            assert look(folder).structure is INCOMPLETE, name
             shutil.rmtree(folder)
 
 
@@ -481,7 +475,7 @@ def test_a_folder_that_is_built_on_torch_is_complete_and_misses_whatever_is_gone
     tmp_path, write, name, word
 ):
     whole = write(tmp_path / "whole" / name)
-    sighting = seen(whole)
+    sighting = look(whole)
     assert (sighting.format, sighting.step, sighting.structure, sighting.why) == (word, 100, COMPLETE, "")
     drawn = random.Random(5)
     for path in sorted(path for path in whole.rglob("*") if path.is_file()):
@@ -490,5 +484,5 @@ def test_a_folder_that_is_built_on_torch_is_complete_and_misses_whatever_is_gone
             shutil.copytree(whole, folder := tmp_path / "unit" / name)
             part = folder / path.relative_to(whole)
             part.unlink() if count is None else os.truncate(part, count)
-            assert seen(folder).structure is INCOMPLETE, (part.name, count)
+            assert look(folder).structure is INCOMPLETE, (part.name, count)
             shutil.rmtree(folder)
