@@ -73,7 +73,7 @@ def first_name(head: bytes) -> bytes:
 
 def is_tail(tail: bytes) -> bool:
     """Whether an archive without a comment ends so."""
-    return tail[-_END_BYTES:].startswith(_END) and _CENTRAL in tail
+    return tail[-_END_BYTES:].startswith(END) and _CENTRAL in tail
 
 
 def read_end(file: OpenFile) -> End:
