@@ -25,7 +25,6 @@ from ckpt_governor.formats.dcp_index import Index, Indexes, Item, Key, Open, Sha
 from ckpt_governor.formats.inert import Cut, Damaged, Failure
 from ckpt_governor.formats.interface import (
     COMPLETE,
-    PIECES_MAX,
     Damage,
     Files,
     Format,
@@ -342,7 +341,7 @@ def _plan_shards(files: Files, source: _Source) -> Plan:
     """Every item that is an archive: its records have checksums. Raises Damage and OSError."""
     try:
         with source.open() as file:
-            found = list(islice(items(file), PIECES_MAX))
+            found = items(file)
     except (Cut, Damaged) as failure:
         raise Damage(f"{source.name}: {failure}") from None
     except Failure as failure:
