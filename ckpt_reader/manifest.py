@@ -10,14 +10,15 @@ import stat
 import time
 import zlib
 from contextlib import suppress
-from typing import Any
+from io import FileIO
 
 __all__ = ["write_manifest"]
 
 _MANIFEST = "manifest.json"
+_TEXT_BYTES_MAX = 4 << 20  # of a manifest: nobody reads a longer one
 # Not blocking, because a FIFO would hold the job; no links, because they may lead out of the checkpoint.
-_THERE_BYTES_MAX = 4 << 20  # of what stands there already: this runs in the training job
 _SAFELY = sum(getattr(os, f"O_{name}", 0) for name in ("NONBLOCK", "NOFOLLOW", "CLOEXEC"))
+_Files = dict[str, dict[str, object]]
 
 
 def write_manifest(path: str | os.PathLike[str]) -> bool:
@@ -30,54 +31,59 @@ def write_manifest(path: str | os.PathLike[str]) -> bool:
     """
     try:
         path = os.path.abspath(path)
-        if os.path.islink(path):
-            return False
-        if not os.path.isdir(path):
-            return _put(f"{path}.{_MANIFEST}", {os.path.basename(path): _entry(path)})
-        own = os.path.join(path, _MANIFEST)
-        files = {os.path.relpath(file, path): _entry(file) for file in _files_below(path) if file != own}
-        return bool(files) and _put(own, files)
+        if os.path.isdir(path) and not os.path.islink(path):
+            files = _files_below(path)
+            return bool(files) and _put(path, _MANIFEST, files)
+        folder, name = os.path.split(path)
+        return _put(folder, f"{name}.{_MANIFEST}", {name: _entry(path)})
     except Exception:  # whatever it is, training matters more; an interrupt is no Exception and passes
         return False
 
 
-def _files_below(folder: str) -> list[str]:
-    """Every regular file but what an interrupted write_manifest has left, and a governor's own."""
-    found: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False) and entry.name != ".ckpt-governor":
-                found += _files_below(entry.path)
-            elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(f".{_MANIFEST}.tmp"):
-                found.append(entry.path)
-    return found
+def _files_below(path: str) -> _Files:
+    """Every regular file but a governor's own, the manifest, and what an interrupted write of it has left."""
+    files: _Files = {}
+    for folder, inner, names, opened in os.fwalk(path, onerror=_raise):  # which enters no link
+        inner[:] = [name for name in inner if name != ".ckpt-governor"]
+        below = os.path.relpath(folder, path)
+        for name in names:
+            own = name.startswith(f".{_MANIFEST}.tmp") or (below == "." and name == _MANIFEST)
+            if not own and stat.S_ISREG(os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode):
+                files[os.path.normpath(os.path.join(below, name))] = _entry(name, opened)
+    return files
 
 
-def _entry(path: str) -> dict[str, object]:
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _entry(name: str, folder: int | None = None) -> dict[str, object]:
     """The size and checksum of a file. Raises OSError when it cannot be read, is no file, or somebody writes it."""
-    with _open(path) as file:
+    with _open(name, folder) as file:
         size, crc, buffer = 0, 0, memoryview(bytearray(1 << 20))
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode):
-            raise OSError(f"{path} is no file")
+            raise OSError(f"{name} is no file")
         while size <= before.st_size and (count := file.readinto(buffer)):
             size, crc = size + count, zlib.crc32(buffer[:count], crc)
         if (size, os.fstat(file.fileno()).st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-            raise OSError(f"{path} is still written")
+            raise OSError(f"{name} is still written")
     return {"size": size, "crc32": f"{crc:08x}"}
 
 
-def _put(path: str, files: dict[str, dict[str, object]]) -> bool:
+def _put(folder: str, name: str, files: _Files) -> bool:
     """Puts the manifest there as a whole or not at all, and on the disk."""
-    with suppress(FileNotFoundError), _open(path) as file:
-        text = file.read(_THERE_BYTES_MAX + 1)
-        if len(text) > _THERE_BYTES_MAX or "files" not in json.loads(text):
-            return False
-    folder, name = os.path.split(path)
+    path = os.path.join(folder, name)
     beside = os.path.join(folder, f".{name}.tmp-{os.getpid():x}{time.time_ns():x}")
+    text = json.dumps({"v": 1, "files": files}, separators=(",", ":")).encode()
+    with suppress(FileNotFoundError), _open(path) as file:
+        if "files" not in json.loads(file.read(_TEXT_BYTES_MAX)):
+            return False
+    if len(text) > _TEXT_BYTES_MAX:
+        return False
     try:
         with open(beside, "xb") as file:
-            file.write(json.dumps({"v": 1, "files": files}, separators=(",", ":")).encode())
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
@@ -85,13 +91,13 @@ def _put(path: str, files: dict[str, dict[str, object]]) -> bool:
         with suppress(OSError):  # ordinarily there is nothing left to remove
             os.unlink(beside)
     with suppress(OSError):  # some volumes cannot, and the manifest is there all the same
-        descriptor = os.open(folder, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            os.fsync(opened)
         finally:
-            os.close(descriptor)
+            os.close(opened)
     return True
 
 
-def _open(path: str) -> Any:
-    return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | _SAFELY))
+def _open(name: str, folder: int | None = None) -> FileIO:
+    return open(name, "rb", 0, opener=lambda name, flags: os.open(name, flags | _SAFELY, dir_fd=folder))

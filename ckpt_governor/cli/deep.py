@@ -82,7 +82,7 @@ class DeepLook:
             return copy  # its cell says it
         if one.status is DeepStatus.BROKEN:
             return evolve(copy, status=CopyStatus.BROKEN, why=one.why)
-        return evolve(copy, why=copy.why or one.why)
+        return evolve(copy, why="; ".join(dict.fromkeys(filter(None, (copy.why, one.why)))))
 
 
 def names_asked_for(given: Sequence[str], view: View) -> frozenset[str]:

@@ -28,6 +28,9 @@ MANIFEST = "manifest.json"
 _BYTES_MAX = 4 << 20
 _MEMBERS_MAX = 50_000
 """Of a folder with as many files not all are looked at."""
+_VALUE_MARKS = (b",", b":", b"[", b"{")
+_VALUES_MAX = 8 * _MEMBERS_MAX
+"""A manifest of as many files has fewer of these marks; what has more would take memory for nothing."""
 _DEPTH_MAX = 8
 _CHECKSUM = re.compile(r"[0-9a-fA-F]{8}", re.ASCII)
 
@@ -154,6 +157,8 @@ def _is_no_part(name: str) -> bool:
 
 def _parsed(file: OpenFile) -> dict[str, Listed] | None:
     text = file.read_at(0, _BYTES_MAX) if file.size <= _BYTES_MAX else b""
+    if sum(map(text.count, _VALUE_MARKS)) > _VALUES_MAX:
+        return None
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError):

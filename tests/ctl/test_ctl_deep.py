@@ -217,6 +217,10 @@ def test_without_one_it_is_said_what_is_not_checked_and_what_to_install(ctl, uni
     assert (status, why) == ("unknown", UNCHECKED)
     assert UNCHECKED in ctl("copies", unit.path, "--deep").out
     assert said.code == 0
+    for number, path in enumerate(sorted(unit.path.glob("*.*"), reverse=True)):  # the index first
+        os.utime(path, (1000 + number, 1000 + number))
+    said = ctl("copies", unit.path, "--deep").out
+    assert f"newer than its index; {UNCHECKED}" in said
 
 
 # What moves meanwhile

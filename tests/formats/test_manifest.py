@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -296,3 +297,25 @@ def test_who_dies_while_writing_a_manifest_leaves_nothing_that_counts(raw, folde
             write_manifest(path)
     assert len([name for name in os.listdir(folder) if "tmp" in name]) == 1
     assert seen(raw.parent) == {raw.name: (SHAPELESS, ""), folder.name: (SHAPELESS, "")}
+
+
+@pytest.mark.parametrize("filling", ["[],", "{},", "0,", '"a":0,'], ids=["lists", "maps", "numbers", "names"])
+def test_a_manifest_of_very_many_values_takes_no_memory(folder, filling):
+    inner = filling * ((4 << 20) // len(filling) - 20)
+    text = f'{{"v":1,"files":{{{inner[:-1]}}}}}' if "a" in filling else f'{{"v":1,"files":[{inner[:-1]}]}}'
+    (folder / "manifest.json").write_text(text)
+    tracemalloc.start()
+    try:
+        assert read_manifest(Shown(folder)) is None
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_manifest_of_as_many_files_as_are_looked_at_is_read(folder):
+    names = [f"{number:05d}" for number in range(49_000)]
+    text = json.dumps({"v": 1, "files": {name: {"size": 1, "crc32": "00000000"} for name in names}})
+    (folder / "manifest.json").write_text(text)
+    found = read_manifest(Shown(folder))
+    assert found is not None
+    assert len(found.files) == len(names)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import tracemalloc
 import zlib
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -202,6 +205,54 @@ def test_it_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_call_r
     monkeypatch.setattr(manifest.os, "replace", lambda *names: (done.append("rename"), real_replace(*names)))
     assert write_manifest(checkpoint)
     assert done == ["file", "rename", "folder"]
+
+
+def test_a_manifest_that_would_be_too_long_to_be_read_is_not_written(checkpoint, monkeypatch):
+    assert write_manifest(checkpoint)
+    former = (checkpoint / "manifest.json").read_bytes()
+    monkeypatch.setattr(manifest, "_TEXT_BYTES_MAX", len(former) - 1)
+    assert write_manifest(checkpoint) is False
+    assert (checkpoint / "manifest.json").read_bytes() == former
+
+
+def test_a_folder_that_becomes_a_link_meanwhile_is_not_entered(checkpoint, tmp_path, monkeypatch):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(b"s")
+    real = manifest._entry
+
+    def swapping(*names):
+        if (checkpoint / "sub").is_dir() and not (checkpoint / "sub").is_symlink():
+            (checkpoint / "sub").rename(tmp_path / "moved")
+            (checkpoint / "sub").symlink_to(tmp_path / "outside")
+        return real(*names)
+
+    monkeypatch.setattr(manifest, "_entry", swapping)
+    assert write_manifest(checkpoint)
+    assert set(written(checkpoint / "manifest.json")) == {"model.safetensors", "empty", ".hidden"}
+
+
+def test_no_call_leaves_a_file_open(checkpoint):
+    (checkpoint / "manifest.json").mkdir()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(5):
+        assert write_manifest(checkpoint) is False
+        assert write_manifest(checkpoint / "empty")
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+PAGES = Path(manifest.__file__).parent.parent
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
+def test_the_examples_leave_a_manifest(tmp_path, page):
+    blocks = re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = [block for block in blocks if "write_manifest(" in block]
+    path = tmp_path / re.search(r'write_manifest\("/ckpt/(.*?)"\)', example)[1]
+    if page == "README.md":
+        path.write_bytes(b"weights")
+    torch = SimpleNamespace(save=lambda state, name: Path(name).write_bytes(state))
+    exec(example.replace("/ckpt/", f"{tmp_path}/"), {"torch": torch, "os": os, "state": b"weights"})
+    assert written(tmp_path / f"{path.name}.manifest.json") == {path.name: entry(b"weights")}
 
 
 def test_a_large_file_takes_no_memory(tmp_path):

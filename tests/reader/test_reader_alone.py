@@ -69,5 +69,24 @@ def test_only_the_call_is_public():
     assert set(public) - {"Callable", "suppress"} == {"should_save"}
 
 
+def test_the_other_call_is_there_when_it_is_asked_for_and_costs_nothing_before(run_python):
+    script = """
+import sys, ckpt_reader
+before = [name for name in ("ckpt_reader.manifest", "zlib", "importlib") if name in sys.modules]
+from ckpt_reader import write_manifest
+print(before, write_manifest is sys.modules["ckpt_reader.manifest"].write_manifest, write_manifest("gone"))
+print([name for name in ("nothing", "__path_of_nothing__") if hasattr(ckpt_reader, name)])
+"""
+    run = run_python(script, options=("-S", "-s"))
+    assert (run.stdout, run.stderr) == ("[] True False\n[]\n", "")
+
+
+def test_the_file_alone_has_the_one_call(tmp_path, run_python):
+    shutil.copy(ckpt_reader.__file__, tmp_path / "save_points.py")
+    script = "import save_points; print(hasattr(save_points, 'write_manifest'), save_points.should_save(final=True))"
+    run = run_python(script, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert (run.stdout, run.stderr) == ("False True\n", "")
+
+
 def test_it_says_that_it_is_typed():
     assert (Path(ckpt_reader.__file__).parent / "py.typed").exists()
