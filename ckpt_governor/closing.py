@@ -87,6 +87,29 @@ def say_end(world: Observation, pen: Pen) -> None:
         )
 
 
+def say_withdrawn(world: Observation, pen: Pen) -> None:
+    """A repair that was asked for is wanted no more: what has become of the copy that it was for."""
+    for cause in pen.ledger.causes:
+        asked = cause.key.startswith("broken:") and cause.asked_count > 0
+        if not asked or cause.state is not CauseState.WITHDRAWN:
+            continue
+        serial, top = cause.key.partition(":")[2], newest(world.copies)
+        copy = next((copy for copy in world.copies if str(copy.serial) == serial), None)
+        if top is not None and top is not copy and top.status is CopyStatus.BROKEN:
+            continue  # another broken copy came: the repair that is asked for that one says so
+        if copy is None:
+            text = "the broken copy is gone"
+        elif copy.status is CopyStatus.SOUND:
+            text = f"{copy.name} is sound after all"
+        elif top is not None and top is not copy and copy.status is CopyStatus.BROKEN:
+            text = f"{top.name} came after {copy.name} and is {top.status.value}"
+        elif copy.status is CopyStatus.WRITING:
+            text = f"{copy.name} changes again"
+        else:
+            text = f"{copy.name} cannot be judged any more: {copy.why}"
+        pen.write(Verdict.REPAIR, "withdrawn", text, cause=cause.key)
+
+
 def say_unknown_answers(world: Observation, pen: Pen) -> None:
     """A request was answered by a copy that cannot be judged."""
     for cause in pen.ledger.causes:
