@@ -72,6 +72,8 @@ class Sighting:
     """Device and inode of the file or folder."""
     written_s: float
     """The latest mtime of its members, corrected by the volume's clock: evidence, never proof."""
+    listed_s: float = 0.0
+    """When a name last came or went in its folder or below, corrected like ``written_s``; zero where it has none."""
     temporary: bool = False
     """It still carries a temporary name: a part of a write, not a copy yet."""
     also: tuple[str, ...] = ()

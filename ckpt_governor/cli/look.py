@@ -109,9 +109,9 @@ def look_at_unit(paths: Paths, *, links: bool = False) -> View:
     moment = clock.moment()
     job = JobEye().look(glue.job, moment)
     if not look.blind:
-        ledger = _with_copies(
-            ledger, scanner, look, clock, offset_s, settle(ledger, numbers, job, POLL_S), state
-        )
+        told = state.settle if alive and state is not None else None
+        settled = told or settle(ledger, numbers, job, POLL_S)
+        ledger = _with_copies(ledger, scanner, look, clock, offset_s, settled, state)
         moment = clock.moment()
     world = _world(paths, ledger, look, glue, job, moment, _unseen(ledger) if alive else ())
     outcome = decide(world, numbers, ledger)

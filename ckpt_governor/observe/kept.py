@@ -38,10 +38,18 @@ class TakesLong(Exception):
 def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     """Look at sizes and times; True when anything is new. Raises FileNotFoundError when nothing is left of it."""
     error, members = "", kept.members
+    listed_ns = 0
+
+    def listed(path: str) -> Folder:
+        nonlocal listed_ns
+        folder = list_folder(path)
+        listed_ns = max(listed_ns, folder.mark[2])
+        return folder
+
     try:
         if kept.mark is not None:
-            kept.mark = list_folder(kept.path).mark[:2]
-            found = islice(_walk(root, kept.path, "", list_folder, 0), MEMBERS_MAX)
+            kept.mark = listed(kept.path).mark[:2]
+            found = islice(_walk(root, kept.path, "", listed, 0), MEMBERS_MAX)
             members = tuple(member for member in found if member is not None)
         else:
             members = tuple(_stats(root, kept))
@@ -54,7 +62,7 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     new = members != kept.members or error != kept.error
     if new and kept.single and kept.members and members[0].inode != kept.members[0].inode:
         kept.judged = None  # so that a hole of another file is not taken for this one's
-    kept.members, kept.error = members, error
+    kept.members, kept.error, kept.listed_ns = members, error, listed_ns
     kept.written_ns = max((member.mtime_ns for member in members), default=0)
     return new
 

@@ -58,7 +58,11 @@ def test_a_broken_copy_is_not_repaired_while_the_next_is_written():
             "step-3.pt came after step-2.pt and is sound",
             id="a sound one came that had begun before",
         ),
-        pytest.param((OLD, writing(2, -500, changed_s=T0 - 400)), "step-2.pt changes again", id="it changes again, with pauses"),
+        pytest.param(
+            (OLD, writing(2, -500, changed_s=T0 - 400)),
+            "step-2.pt changes again",
+            id="it changes again, with pauses",
+        ),
         pytest.param(
             (OLD, copy(2, -50, CopyStatus.UNKNOWN, why="permission denied")),
             "step-2.pt cannot be judged any more: permission denied",
