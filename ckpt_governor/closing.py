@@ -9,8 +9,18 @@ from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import newest
 from ckpt_governor.durations import format_duration
 from ckpt_governor.facts import CopyStatus, Observation, Trouble
-from ckpt_governor.ledger import CauseState, Refusal, Verdict, change_cause, change_run, open_causes
+from ckpt_governor.ledger import (
+    CauseState,
+    Refusal,
+    Verdict,
+    change_cause,
+    change_run,
+    open_causes,
+    said,
+    say,
+)
 from ckpt_governor.situation import Pen
+from ckpt_governor.wording import leftovers_text
 
 TROUBLES_MAX = 100
 """Lines about what cannot be read; the surplus is one line."""
@@ -29,6 +39,20 @@ def say_troubles(world: Observation, pen: Pen) -> None:
     for trouble in troubles:
         key = f"trouble:{trouble.key}"
         pen.write(Verdict.UNKNOWN, trouble.reason, trouble.text, cause=key, once=key)
+
+
+def say_leftovers(world: Observation, pen: Pen) -> None:
+    """What writes that died have left is named once, with its bytes; all that is new at a look in one line."""
+    present = {f"leftover:{left.name}" for left in world.leftovers}
+    gone = [key for key in pen.ledger.said if key.startswith("leftover:") and key not in present]
+    if gone:
+        pen.ledger = evolve(pen.ledger, said=tuple(key for key in pen.ledger.said if key not in gone))
+    fresh = [left for left in world.leftovers if not said(pen.ledger, f"leftover:{left.name}")]
+    for left in fresh:
+        pen.ledger = say(pen.ledger, f"leftover:{left.name}")
+    if fresh:
+        text = f"left of a write that died: {leftovers_text(fresh)}"
+        pen.write(Verdict.UNKNOWN, "leftover", text, cause="leftover:")
 
 
 def expire(world: Observation, pen: Pen) -> None:

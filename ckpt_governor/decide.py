@@ -17,6 +17,7 @@ from ckpt_governor.closing import (
     expire,
     give_up_orphans,
     say_end,
+    say_leftovers,
     say_troubles,
     say_unknown_answers,
     say_withdrawn,
@@ -56,6 +57,7 @@ def decide(world: Observation, numbers: Numbers, ledger: Ledger) -> Outcome:
         pen.write(Verdict.UNKNOWN, "blind", world.blind, cause="blind:", once="blind:")
         return Outcome(ledger=pen.ledger, decisions=tuple(pen.decisions))
     pen.ledger = unsay(pen.ledger, "blind:")
+    say_leftovers(world, pen)
     pen.ledger = take_in(world, numbers, pen.ledger, costs(world, numbers, pen.ledger))
     pen.ledger = take_answers(world, pen.ledger)
     say_withdrawn(world, pen)  # before what is withdrawn is forgotten

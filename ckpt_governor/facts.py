@@ -227,6 +227,14 @@ class Trouble:
 
 
 @frozen(kw_only=True)
+class Leftover:
+    """A temporary file or folder of a write that died."""
+
+    name: str
+    bytes: int
+
+
+@frozen(kw_only=True)
 class Observation:
     """The world of one unit at one moment: all that a decision may rest on."""
 
@@ -244,8 +252,8 @@ class Observation:
     copy_count: int = 0
     stages_beside: bool = False
     """A write of the copies' format needs the space of two copies at its peak."""
-    leftover_bytes: int = 0
-    leftover_names: tuple[str, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    """What writes that died have left, oldest first."""
     job: Job = Job()
     ending: Ending | None = None
     troubles: tuple[Trouble, ...] = ()

@@ -164,6 +164,7 @@ def receipt_record(account: Receipt, wall_minus_steady_s: float) -> dict[str, An
         "silent_death_costs_s": account.silent_death_costs_s,
         "end_sound": account.end_sound,
         "newest_sound": account.end_copy or None,
+        "leftovers": [{"name": left.name, "bytes": left.bytes} for left in account.leftovers],
         "compared_with_no_us": {
             "writes": compared.writes,
             "write_s": compared.write_s,

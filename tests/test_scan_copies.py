@@ -200,6 +200,72 @@ def test_temporaries_of_other_things_are_nothing(put, look, name):
     assert look() == scanning.Look()
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param(".tmpAbC123", bytes(4096), id="safetensors, sized and not written"),
+        pytest.param("model/.tmpAbC123", bytes(4096), id="the same in a model's folder"),
+        pytest.param("tmpa1_b2c3d", WHOLE, id="Lightning, on its way to another device"),
+        pytest.param("tmp-checkpoint-9/config.json", b"{}", id="the Trainer of Hugging Face"),
+        pytest.param("100.orbax-checkpoint-tmp/default/d/0", b"0", id="Orbax"),
+        pytest.param("ckpt-3_temp/part-00000-of-00001.data-00000-of-00001", b"0", id="TensorFlow"),
+        pytest.param("weights_temp/part-00000-of-00001.index", b"0", id="TensorFlow, without a step"),
+        pytest.param(".metadata.tmp", b"\x80\x02}q\x00.", id="torch.distributed.checkpoint"),
+        pytest.param("gpt--step=5-last-unfinished", b"", id="NeMo, without its copy"),
+    ],
+)
+def test_the_rest_of_a_dead_write_is_a_part_of_a_write(unit, put, look, name, data):
+    put(name, data=data)
+    sighting = only(look())
+    assert sighting.temporary
+    assert sighting.name == name.partition("/")[0] or sighting.name == name
+    assert sighting.bytes == len(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param("scratch/data.dat", b"x" * 5000, id="a folder of something else"),
+        pytest.param("tmp_dir/notes.txt", b"x", id="somebody's temporary folder"),
+        pytest.param("tmpabcdefgh", b"text", id="somebody's temporary file"),
+        pytest.param(".tmpAbC123", b"text", id="one with something in it"),
+        pytest.param(".tmpAbC124", b"", id="one with nothing in it"),
+        pytest.param("results.csv.tmp", b"1,2", id="a table"),
+        pytest.param("todo-unfinished", b"", id="a note"),
+        pytest.param("part_temp/part-1.txt", b"", id="parts of something else"),
+    ],
+)
+def test_what_no_save_leaves_is_no_part_of_a_write(unit, put, look, name, data):
+    put(name, data=data)
+    assert look().sightings == ()
+
+
+def test_a_mark_of_nemo_says_nothing_while_its_copy_is_there(unit, put, look):
+    put("gpt--step=5-last-unfinished", data=b"")
+    put("gpt--step=5-last/weights/common.pt", "gpt--step=5-last/weights/metadata.json")
+    assert names(look()) == ["gpt--step=5-last"]
+    for file in (unit / "gpt--step=5-last" / "weights").iterdir():
+        file.unlink()
+    (unit / "gpt--step=5-last" / "weights").rmdir()
+    (unit / "gpt--step=5-last").rmdir()
+    assert names(look(NOW_S + 20)) == ["gpt--step=5-last-unfinished"]
+    (unit / "gpt--step=5-last-unfinished").unlink()
+    assert names(look(NOW_S + 40)) == []
+
+
+def test_a_file_that_got_its_size_first_is_recognised_when_it_is_written(unit, put, look):
+    data = safetensors()
+    put(".tmpAbC123", data=bytes(len(data)))
+    assert only(look()).format == "file"
+    put(".tmpAbC123", data=data)
+    assert (only(look(NOW_S + 1)).format, only(look(NOW_S + 1)).temporary) == ("safetensors", True)
+
+
+def test_a_folder_of_nothing_but_the_rest_of_a_write_is_not_whole(unit, put, look):
+    put("200/default.orbax-checkpoint-tmp/d/0", data=b"node")
+    assert only(look()).structure is INCOMPLETE
+
+
 def test_a_rename_into_place_keeps_inode_and_fingerprint(put, look, unit):
     put("step_1.pt.tmp")
     before = only(look())

@@ -139,7 +139,8 @@ def _judge_members(files: Files) -> tuple[Judgement | None, bool]:
 def _temporary_is_newest(files: Files) -> str:
     """A writer that died in the middle leaves its temporary as the last thing it touched."""
     newest = max(files.members, key=lambda member: member.mtime_ns)
-    return newest.name if is_temporary(newest.name) and not is_log(newest.name) else ""
+    temporary = any(map(is_temporary, newest.name.split("/")))
+    return newest.name if temporary and not is_log(newest.name) else ""
 
 
 def _marked_done(files: Files) -> bool:

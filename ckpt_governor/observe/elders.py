@@ -45,7 +45,7 @@ def lacks(kept: Kept, others: Iterable[Kept]) -> str:
     own = _kinds(kept)
     missing = (wanted & _kinds(elders[-1])) - own
     if missing:  # the same weights in another format of files are no loss
-        fresh = {role for part in own - set.union(*map(_kinds, full)) if (role := _role(part, _NEWER))}
+        fresh = {role for part in own - set[str]().union(*map(_kinds, full)) if (role := _role(part, _NEWER))}
         missing = {part for part in missing if _role(part, _OLDER) not in fresh}
     if not missing:
         return ""

@@ -10,11 +10,11 @@ from itertools import islice
 from math import inf
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import format_of_file
+from ckpt_governor.formats import format_named, format_of_file
 from ckpt_governor.formats.interface import HEAD_BYTES, NO_CHECKSUMS, Format, Judgement, Member, Plan
 from ckpt_governor.formats.manifest import judge_by_manifest
 from ckpt_governor.formats.marks import empty_member
-from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other
+from ckpt_governor.formats.naming import final_of, is_bare_write, is_ignored, is_log, is_other
 from ckpt_governor.formats.reading import RegularFile, words
 from ckpt_governor.observe.keeping import Kept
 from ckpt_governor.observe.shown import sighting_of
@@ -307,3 +307,5 @@ def _recognise(kept: Kept, files: FilesOf) -> None:
     kept.sniffed = (member.inode, member.bytes)
     promised = final_of(files.name) if kept.temporary else files.name
     kept.format = format_of_file(promised, head)
+    if kept.format is None and kept.temporary and is_bare_write(promised, head):
+        kept.format = format_named("file")

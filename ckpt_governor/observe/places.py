@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ckpt_governor.formats import format_named, format_of_folder, group_of
@@ -12,6 +13,8 @@ from ckpt_governor.formats.naming import (
     is_ignored,
     is_other,
     is_temporary,
+    is_unfinished_mark,
+    mark_of,
     numbered_word,
     suffix_of,
 )
@@ -21,6 +24,7 @@ from ckpt_governor.observe.tree import Folder, gone
 
 DEPTH_MAX = 4
 FOLDERS_MAX = 10_000
+_TENSORFLOW_PART = re.compile(r"part-[0-9]{5}-of-[0-9]{5}\.", re.ASCII)
 
 
 class Place:
@@ -121,7 +125,7 @@ class Places:
             return place
         place.folder, place.stale = folder, False
         self.version += 1
-        place.files = _taken_up(path, folder.files, place.files)
+        place.files = _taken_up(path, folder, place.files)
         inside = {join(path, name) for name in folder.folders}
         place.folders = {path: kept for path, kept in place.folders.items() if path in inside}
         return place
@@ -164,6 +168,13 @@ class Places:
             self.version += 1
 
 
+def _is_marked(mark: str, folder: Folder) -> bool:
+    """Whether what a mark says to be unfinished is there beside it."""
+    return any(
+        mark_of(name) == mark for names in (folder.folders, folder.files, folder.links) for name in names
+    )
+
+
 def _claim(name: str, folder: Folder) -> tuple[Format, bool] | tuple[()]:
     if not is_temporary(name):
         format = format_of_folder(name, folder.files, folder.folders)
@@ -172,17 +183,23 @@ def _claim(name: str, folder: Folder) -> tuple[Format, bool] | tuple[()]:
     copies = (
         numbered_word(promised) or suffix_of(promised) in COPY_SUFFIXES or ".orbax-checkpoint-tmp" in name
     )
-    whole = copies or any(suffix_of(inner) in COPY_SUFFIXES for inner in folder.files)
+    whole = copies or any(
+        suffix_of(inner) in COPY_SUFFIXES or _TENSORFLOW_PART.match(inner) for inner in folder.files
+    )
     format = format_named("folder")
     return (format, True) if whole and format is not None else ()
 
 
-def _taken_up(folder: str, names: list[str], known: dict[str, Kept]) -> dict[str, Kept]:
+def _taken_up(folder: str, listed: Folder, known: dict[str, Kept]) -> dict[str, Kept]:
     """What the files of one folder are, with what is known of them."""
     groups: dict[str, tuple[Format, list[str]]] = {}
     found: dict[str, Kept] = {}
-    for name in names:
+    for name in listed.files:
         path = join(folder, name)
+        if is_unfinished_mark(name):
+            if not _is_marked(name, listed):
+                found[path] = known.get(path) or Kept(path, temporary=True)
+            continue
         if path in known and not known[path].group:
             found[path] = known[path]
             continue

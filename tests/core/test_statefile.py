@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import Settle
-from ckpt_governor.facts import CopyStatus, Reading
+from ckpt_governor.facts import CopyStatus, Leftover, Reading
 from ckpt_governor.ledger import Cause, CauseState, Decision, Ledger, Request, RequestKind, Verdict, Write
 from ckpt_governor.receipt import Compared, Receipt
 from ckpt_governor.records import parse_object
@@ -235,6 +235,7 @@ def test_the_receipt_has_the_documented_shape():
         end_copy="a.pt",
         compared=Compared(writes=8, write_s=330.0, silent_death_costs_s=1800.0),
         started_s=T0 - 10,
+        leftovers=(Leftover(name="c.tmp", bytes=7),),
     )
     record = receipt_record(account, 100.0)
     assert json.loads(json.dumps(record)) == {
@@ -261,6 +262,7 @@ def test_the_receipt_has_the_documented_shape():
         "silent_death_costs_s": 1800.0,
         "end_sound": True,
         "newest_sound": "a.pt",
+        "leftovers": [{"name": "c.tmp", "bytes": 7}],
         "compared_with_no_us": {"writes": 8, "write_s": 330.0, "silent_death_costs_s": 1800.0},
     }
 

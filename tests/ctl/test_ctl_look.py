@@ -35,7 +35,7 @@ def test_every_copy_is_shown_as_the_interface_says(ctl, unit):
     put_copy(unit.path, "step-400.safetensors.tmp", keep=300, age_s=OLD_S)
     said = ctl("copies", unit.path, "--json")
     record = said.record
-    assert list(record) == ["v", "unit", "copies", "leftovers", "dangling", "newest_sound"]
+    assert list(record) == ["v", "unit", "copies", "leftovers", "leftover_bytes", "dangling", "newest_sound"]
     assert record["unit"] == str(unit.path)
     assert [list(copy) for copy in record["copies"]] == [
         ["name", "format", "step", "bytes", "status", "why", "seen_at", "captured_at"]
@@ -285,7 +285,7 @@ def test_a_unit_is_shown_as_the_interface_says(ctl, unit, govern, train):
     assert list(said.record) == ["v", "units"]
     (record,) = said.record["units"]
     keys = ["unit", "owner", "blind", "newest_sound", "unsaved_s", "request", "no_us_s", "with_us_s"]
-    assert list(record) == keys
+    assert list(record) == [*keys, "leftover_bytes"]
     assert record["unit"] == str(unit.path)
     assert record["owner"] == unit.state()["governor"]["id"]
     assert record["newest_sound"] == unit.copies()[0]
