@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import threading
 import zipfile
@@ -12,7 +13,7 @@ from collections import Counter
 import pytest
 from formats.making import safetensors, torch_zip
 
-from ckpt_governor.copies import Settle, follow
+from ckpt_governor.copies import Settle, follow, newest_sound
 from ckpt_governor.facts import Copy, Structure
 from ckpt_governor.formats import reading
 from ckpt_governor.formats.safetensors import Safetensors
@@ -381,6 +382,71 @@ def test_a_copied_file_whose_original_is_gone_or_changed_stands_for_itself(put, 
     assert names(look()) == ["a/step_4.pt", "b/step_4.pt"]
     (unit / "a" / "step_4.pt").unlink()
     assert names(look()) == ["b/step_4.pt"]
+
+
+@pytest.mark.parametrize("copied", ["step_4.bak", "backup/step_4", "step_4-copy"])
+def test_a_copied_folder_of_the_same_step_is_a_further_name(unit, put, look, copied):
+    put("step_4/model.pt", "step_4/deep/optimizer.pt")
+    put("step_4/tiny.json", data=b"{}")
+    assert names(look()) == ["step_4"]
+    (unit / copied).parent.mkdir(exist_ok=True)
+    shutil.copytree(unit / "step_4", unit / copied, copy_function=shutil.copyfile)
+    sighting = only(look(NOW_S + 20))
+    assert (sighting.name, sighting.also) == ("step_4", (copied,))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda folder: (folder / "more.json").write_text("{}"), id="a file more"),
+        pytest.param(lambda folder: (folder / "tiny.json").unlink(), id="a file fewer"),
+        pytest.param(lambda folder: (folder / "tiny.json").rename(folder / "t.json"), id="another name"),
+        pytest.param(
+            lambda folder: (folder / "tiny.json").write_text("[]"), id="other bytes in a small file"
+        ),
+        pytest.param(lambda folder: (folder / "model.bin").write_bytes(bytes(5000)), id="other bytes"),
+    ],
+)
+def test_another_folder_of_the_same_step_is_another_copy(unit, put, look, change):
+    put("a/step_4/model.bin", data=os.urandom(5000))
+    put("a/step_4/tiny.json", data=b"{}")
+    shutil.copytree(unit / "a", unit / "b")
+    change(unit / "b" / "step_4")
+    assert names(look()) == ["a/step_4", "b/step_4"]
+
+
+def test_a_folder_is_compared_only_by_a_few_samples(unit, put, look, counted):
+    for number in range(100):
+        put(f"a/step_4/{number}.bin", data=bytes([number]) * (100_000 + number))
+    shutil.copytree(unit / "a", unit / "b")
+    look()
+    counted.clear()
+    for file in (unit / "b" / "step_4").iterdir():
+        os.utime(file, (1.0, 1.0))
+    assert only(look(NOW_S + 1)).also == ("b/step_4",)
+    assert counted["pread"] <= 2 * 16 * 4 + 2 * 100  # and what its own judgement reads
+
+
+def test_a_backup_of_the_newest_copy_resets_nothing(unit, put, look):
+    put("step_4/model.pt", "step_4/optimizer.pt")
+    copies: tuple[Copy, ...] = ()
+    for second in range(60):
+        if second == 20:
+            (unit / "step_4.bak").mkdir()
+            shutil.copyfile(unit / "step_4" / "model.pt", unit / "step_4.bak" / "model.pt")
+        if second == 22:
+            shutil.copyfile(unit / "step_4" / "optimizer.pt", unit / "step_4.bak" / "optimizer.pt")
+        now_s = NOW_S + second
+        copies = follow(
+            copies,
+            look(now_s).sightings,
+            now_s=now_s,
+            former_look_s=now_s - 1 if second else None,
+            asked_s=None,
+            settle=SETTLE,
+        )
+        assert newest_sound(copies).name == "step_4"
+    assert [copy.name for copy in copies] == ["step_4"]
 
 
 def test_names_may_hold_any_bytes(unit, put, look):
