@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from formats.making_folders import orbax_step
 from process import jobs
 from process.harness import wait_until
 
@@ -112,3 +113,23 @@ def test_what_a_dead_write_has_left_is_named_once_and_in_the_receipt(unit, gover
         "tmp-checkpoint-9": 2,
     }
     assert "5.0 kB in all" in governor.receipt()
+
+
+def test_the_newest_copy_that_loses_a_file_later_is_reported_and_repaired_also_after_a_restart(unit, govern):
+    governor = govern("--settle", "2s", "--stay")
+    for step in (100, 200):
+        orbax_step(unit.path / str(step))
+        wait_until(
+            lambda step=step: unit.state()["newest"] and unit.state()["newest"]["name"] == str(step),
+            "the copy was never seen",
+        )
+    unit.looked_at()
+    governor.send(signal.SIGINT)
+    assert governor.ended() == 0
+    (unit.path / "200" / "default" / "ocdbt.process_0" / "d" / "1946ed4af3029822be096ca00b2d3bff").unlink()
+    line = govern("--settle", "2s", "--stay").said("repair")
+    assert (
+        "200 is broken: default/ocdbt.process_0/d/1946ed4af3029822be096ca00b2d3bff is missing since it was"
+        in line
+    )
+    assert "the last sound copy is 100" in line
