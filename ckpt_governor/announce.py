@@ -9,7 +9,7 @@ from contextlib import suppress
 from attrs import evolve
 
 from ckpt_governor.copies import newest
-from ckpt_governor.estimate import costs
+from ckpt_governor.estimate import costs, settle
 from ckpt_governor.facts import Moment, Observation
 from ckpt_governor.files import Paths, append_line, read_bounded, replace_file, words_of
 from ckpt_governor.judge import conditions
@@ -119,6 +119,7 @@ class Announcer:
         )
         asked = _visible_request(ledger) != self._visible
         with_us_s = window_s(numbers, cost, ledger)
+        quiet = settle(ledger, numbers, world.job, world.poll_s)
 
         def encoded(now_s: float) -> str:
             return encode_state(
@@ -129,6 +130,7 @@ class Announcer:
                 with_us_s=with_us_s,
                 newest=top,
                 conditions=readings,
+                settle=quiet,
             )
 
         self._encoded = (

@@ -9,8 +9,18 @@ from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import newest
 from ckpt_governor.durations import format_duration
 from ckpt_governor.facts import CopyStatus, Observation, Trouble
-from ckpt_governor.ledger import CauseState, Refusal, Verdict, change_cause, change_run, open_causes
+from ckpt_governor.ledger import (
+    CauseState,
+    Refusal,
+    Verdict,
+    change_cause,
+    change_run,
+    open_causes,
+    said,
+    say,
+)
 from ckpt_governor.situation import Pen
+from ckpt_governor.wording import leftovers_text
 
 TROUBLES_MAX = 100
 """Lines about what cannot be read; the surplus is one line."""
@@ -29,6 +39,20 @@ def say_troubles(world: Observation, pen: Pen) -> None:
     for trouble in troubles:
         key = f"trouble:{trouble.key}"
         pen.write(Verdict.UNKNOWN, trouble.reason, trouble.text, cause=key, once=key)
+
+
+def say_leftovers(world: Observation, pen: Pen) -> None:
+    """What writes that died have left is named once, with its bytes; all that is new at a look in one line."""
+    present = {f"leftover:{left.name}" for left in world.leftovers}
+    gone = [key for key in pen.ledger.said if key.startswith("leftover:") and key not in present]
+    if gone:
+        pen.ledger = evolve(pen.ledger, said=tuple(key for key in pen.ledger.said if key not in gone))
+    fresh = [left for left in world.leftovers if not said(pen.ledger, f"leftover:{left.name}")]
+    for left in fresh:
+        pen.ledger = say(pen.ledger, f"leftover:{left.name}")
+    if fresh:
+        text = f"left of a write that died: {leftovers_text(fresh)}"
+        pen.write(Verdict.UNKNOWN, "leftover", text, cause="leftover:")
 
 
 def expire(world: Observation, pen: Pen) -> None:
@@ -85,6 +109,29 @@ def say_end(world: Observation, pen: Pen) -> None:
         pen.write(
             Verdict.SAVE, cause.reason, f"{cause.text}, {name}", cause=cause.key, once=f"save:{cause.key}"
         )
+
+
+def say_withdrawn(world: Observation, pen: Pen) -> None:
+    """A repair that was asked for is wanted no more: what has become of the copy that it was for."""
+    for cause in pen.ledger.causes:
+        asked = cause.key.startswith("broken:") and cause.asked_count > 0
+        if not asked or cause.state is not CauseState.WITHDRAWN:
+            continue
+        serial, top = cause.key.partition(":")[2], newest(world.copies)
+        copy = next((copy for copy in world.copies if str(copy.serial) == serial), None)
+        if top is not None and top is not copy and top.status is CopyStatus.BROKEN:
+            continue  # another broken copy came: the repair that is asked for that one says so
+        if copy is None:
+            text = "the broken copy is gone"
+        elif copy.status is CopyStatus.SOUND:
+            text = f"{copy.name} is sound after all"
+        elif top is not None and top is not copy and copy.status is CopyStatus.BROKEN:
+            text = f"{top.name} came after {copy.name} and is {top.status.value}"
+        elif copy.status is CopyStatus.WRITING:
+            text = f"{copy.name} changes again"
+        else:
+            text = f"{copy.name} cannot be judged any more: {copy.why}"
+        pen.write(Verdict.REPAIR, "withdrawn", text, cause=cause.key)
 
 
 def say_unknown_answers(world: Observation, pen: Pen) -> None:

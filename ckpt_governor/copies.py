@@ -8,11 +8,12 @@ written, and when a copy began that came while the governor was away.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any
 
 from attrs import evolve, frozen
 
-from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
+from ckpt_governor.facts import Copy, CopyStatus, Leftover, Sighting, Structure
 from ckpt_governor.sizes import too_small
 
 COPIES_MAX = 256
@@ -92,7 +93,7 @@ def follow(
         else:
             known.append((_carried_on(copy, sighting, former, moment), sighting))
     serial = max((last_serial, *(copy.serial for copy in former)))
-    known += _numbered(begun, serial, moment)
+    known += _half_deleted(_numbered(begun, serial, moment)) if first else _numbered(begun, serial, moment)
     return _bounded(_judged(known, moment))
 
 
@@ -111,6 +112,11 @@ def newest_sound(copies: Iterable[Copy]) -> Copy | None:
 def being_written(copies: Iterable[Copy]) -> tuple[Copy, ...]:
     """The writes in progress, oldest first, under temporary names or final ones."""
     return tuple(copy for copy in copies if copy.status is CopyStatus.WRITING and copy.why != BEING_DELETED)
+
+
+def leftovers_of(copies: Iterable[Copy]) -> tuple[Leftover, ...]:
+    """Name and bytes of the temporaries of dead writes."""
+    return tuple(Leftover(name=copy.name, bytes=copy.bytes) for copy in leftovers(copies))
 
 
 def leftovers(copies: Iterable[Copy]) -> tuple[Copy, ...]:
@@ -314,6 +320,21 @@ def _numbered(
     else:
         begun.sort(key=lambda new: (new[0].began_s, new[0].step or 0))
     return [(evolve(copy, serial=serial + n), sighting) for n, (copy, sighting) in enumerate(begun, 1)]
+
+
+def _half_deleted(found: list[tuple[Copy, Sighting]]) -> list[tuple[Copy, Sighting]]:
+    """The copies of the first look, oldest first. One that lacks something, and in whose folder a name came or went
+    after a newer one was there as a whole, is being deleted: a write that died touches nothing any more."""
+    marked: list[tuple[Copy, Sighting]] = []
+    newer_s = inf
+    for copy, sighting in reversed(found):
+        lacking = sighting.structure is Structure.INCOMPLETE or sighting.lacks != ""
+        if lacking and not copy.temporary and sighting.listed_s > newer_s:
+            copy = evolve(copy, why=BEING_DELETED)  # noqa: PLW2901 - the same copy
+        elif sighting.structure is Structure.COMPLETE and not (lacking or copy.temporary):
+            newer_s = min(newer_s, sighting.written_s)
+        marked.append((copy, sighting))
+    return marked[::-1]
 
 
 # What it is worth

@@ -13,7 +13,15 @@ from attrs import evolve, frozen
 
 from ckpt_governor.answers import close_request, prune, take_answers
 from ckpt_governor.asking import ask
-from ckpt_governor.closing import expire, give_up_orphans, say_end, say_troubles, say_unknown_answers
+from ckpt_governor.closing import (
+    expire,
+    give_up_orphans,
+    say_end,
+    say_leftovers,
+    say_troubles,
+    say_unknown_answers,
+    say_withdrawn,
+)
 from ckpt_governor.estimate import costs
 from ckpt_governor.facts import Observation
 from ckpt_governor.intake import take_in
@@ -49,8 +57,11 @@ def decide(world: Observation, numbers: Numbers, ledger: Ledger) -> Outcome:
         pen.write(Verdict.UNKNOWN, "blind", world.blind, cause="blind:", once="blind:")
         return Outcome(ledger=pen.ledger, decisions=tuple(pen.decisions))
     pen.ledger = unsay(pen.ledger, "blind:")
+    say_leftovers(world, pen)
     pen.ledger = take_in(world, numbers, pen.ledger, costs(world, numbers, pen.ledger))
-    pen.ledger = prune(world, take_answers(world, pen.ledger))
+    pen.ledger = take_answers(world, pen.ledger)
+    say_withdrawn(world, pen)  # before what is withdrawn is forgotten
+    pen.ledger = prune(world, pen.ledger)
     expire(world, pen)
     give_up_orphans(world, pen)
     pen.ledger = close_request(pen.ledger)

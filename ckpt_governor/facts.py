@@ -74,6 +74,8 @@ class Sighting:
     """Device and inode of the file or folder."""
     written_s: float
     """The latest mtime of its members, corrected by the volume's clock: evidence, never proof."""
+    listed_s: float = 0.0
+    """When a name last came or went in its folder or below, corrected like ``written_s``; zero where it has none."""
     temporary: bool = False
     """It still carries a temporary name: a part of a write, not a copy yet."""
     also: tuple[str, ...] = ()
@@ -227,6 +229,14 @@ class Trouble:
 
 
 @frozen(kw_only=True)
+class Leftover:
+    """A temporary file or folder of a write that died."""
+
+    name: str
+    bytes: int
+
+
+@frozen(kw_only=True)
 class Observation:
     """The world of one unit at one moment: all that a decision may rest on."""
 
@@ -244,8 +254,8 @@ class Observation:
     copy_count: int = 0
     stages_beside: bool = False
     """A write of the copies' format needs the space of two copies at its peak."""
-    leftover_bytes: int = 0
-    leftover_names: tuple[str, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+    """What writes that died have left, oldest first."""
     job: Job = Job()
     ending: Ending | None = None
     troubles: tuple[Trouble, ...] = ()

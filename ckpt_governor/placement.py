@@ -113,7 +113,6 @@ def _quota_misfit(ledger: Ledger, size: int) -> Misfit | None:
 
 
 def _leftovers(world: Observation) -> str:
-    if not world.leftover_bytes:
-        return ""
-    names = ", ".join(world.leftover_names[:3])
-    return f"; {format_bytes(world.leftover_bytes)} in leftovers: {names}"
+    total = sum(left.bytes for left in world.leftovers)
+    names = ", ".join(left.name for left in world.leftovers[:3])
+    return f"; {format_bytes(total)} in leftovers: {names}" if total else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from ckpt_governor.copies import leftovers_of
+from ckpt_governor.facts import Leftover
 from ckpt_governor.ledger import Ledger, Write
 
 
@@ -40,6 +42,8 @@ class Receipt:
     started_s: float = 0.0
     asked: int = 0
     """Requests that were issued."""
+    leftovers: tuple[Leftover, ...] = ()
+    """What writes that died have left."""
 
 
 def receipt(
@@ -69,4 +73,5 @@ def receipt(
             silent_death_costs_s=no_us_s,
         ),
         started_s=run.started_s,
+        leftovers=leftovers_of(ledger.copies),
     )

@@ -290,8 +290,8 @@ def _ask_window_anew(request: Request, asked: tuple[Cause, ...], situation: Situ
 
 def _missing_text(situation: Situation) -> str:
     """What did not come: a write, or the end of one that left its temporary behind."""
-    names = situation.world.leftover_names
-    return f"no write came to its end ({names[-1]} is left)" if names else "no write began"
+    left = situation.world.leftovers
+    return f"no write came to its end ({left[-1].name} is left)" if left else "no write began"
 
 
 def _heard_text(situation: Situation) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ckpt_governor.copies import Settle
 from ckpt_governor.facts import Copy, CopyStatus, Reading
 from ckpt_governor.ledger import Decision, Ledger
 from ckpt_governor.receipt import Receipt
@@ -36,13 +37,15 @@ def encode_state(
     with_us_s: float | None,
     newest: Copy | None,
     conditions: tuple[Reading, ...],
+    settle: Settle | None = None,
 ) -> str:
     """The text of state.json: one line, under 4 KiB, its keys in the contract's order."""
     for text_length_max in (TEXT_LENGTH_MAX, 120):
-        text = dump(_state(ledger, pulse, now_s, no_us_s, with_us_s, newest, conditions, text_length_max))
+        state = _state(ledger, pulse, now_s, no_us_s, with_us_s, newest, conditions, settle, text_length_max)
+        text = dump(state)
         if len(text) < STATE_BYTES_MAX:
             return text
-    return dump(_state(ledger, pulse, now_s, no_us_s, with_us_s, newest, conditions, 0))
+    return dump(_state(ledger, pulse, now_s, no_us_s, with_us_s, newest, conditions, settle, 0))
 
 
 def _state(
@@ -53,6 +56,7 @@ def _state(
     with_us_s: float | None,
     newest: Copy | None,
     conditions: tuple[Reading, ...],
+    settle: Settle | None,
     text_length_max: int,
 ) -> dict[str, Any]:
     return {
@@ -72,6 +76,9 @@ def _state(
             for reading in conditions
         },
         "last_id": ledger.last_id,
+        "settle": None
+        if settle is None
+        else {"broken_s": round(settle.broken_s, 3), "sound_s": round(settle.sound_s, 3)},
     }
 
 
@@ -157,6 +164,7 @@ def receipt_record(account: Receipt, wall_minus_steady_s: float) -> dict[str, An
         "silent_death_costs_s": account.silent_death_costs_s,
         "end_sound": account.end_sound,
         "newest_sound": account.end_copy or None,
+        "leftovers": [{"name": left.name, "bytes": left.bytes} for left in account.leftovers],
         "compared_with_no_us": {
             "writes": compared.writes,
             "write_s": compared.write_s,

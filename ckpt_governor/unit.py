@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from ckpt_governor import __version__
 from ckpt_governor.announce import Announcer
 from ckpt_governor.conditions import Condition
-from ckpt_governor.copies import follow, leftovers, newest_sound
+from ckpt_governor.copies import follow, leftovers_of, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Trouble
@@ -262,7 +262,6 @@ class Unit:
                 self.ledger, copies=copies, last_serial=last_serial, wholes=bounded_wholes(wholes)
             )
             self._look_s = moment.now_s
-        left = leftovers(self.ledger.copies)
         troubles = (*glue.troubles, *self._troubles, *(_dangling(name, to) for name, to in look.dangling))
         troubles = (*troubles, *told(self.ledger.copies, look.pointers, look.pointer_files, moment.now_s))
         if self.numbers_file.trouble is not None:
@@ -281,8 +280,7 @@ class Unit:
             volume=volume(self.paths.unit),
             copy_count=look.copy_count,
             stages_beside=stages_beside(top.format) if top is not None else False,
-            leftover_bytes=sum(item.bytes for item in left),
-            leftover_names=tuple(item.name for item in left),
+            leftovers=leftovers_of(self.ledger.copies),
             job=known_job,
             ending=glue.ending,
             troubles=troubles,

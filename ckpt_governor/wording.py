@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ckpt_governor.durations import format_bytes, format_duration, format_period, format_precise
-from ckpt_governor.facts import CopyStatus
+from ckpt_governor.facts import CopyStatus, Leftover
 from ckpt_governor.ledger import Decision, Verdict, Write
 from ckpt_governor.receipt import Receipt
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ckpt_governor.prices import Price
 
 TEXT_LENGTH_MAX = 400
+LEFTOVERS_NAMED_MAX = 5
 VERDICT_WIDTH = max(len(verdict.value) for verdict in (Verdict.SAVE, Verdict.SKIP))
 REASON_WIDTH = 12
 COLOURS = {
@@ -125,6 +126,8 @@ def _footnotes(account: Receipt) -> list[str]:
     broken = [write for write in account.writes if write.status is not CopyStatus.SOUND]
     if broken:
         notes.append(f"not sound {', '.join(printable(write.name) for write in broken)}")
+    if account.leftovers:
+        notes.append(f"leftover  {printable(leftovers_text(account.leftovers))}")
     if account.end_sound is True:
         notes.append("the end has a sound copy")
     elif account.end_sound is False:
@@ -154,6 +157,14 @@ def _compared(account: Receipt) -> str:
     took = "" if usual.write_s is None else f", about {format_precise(usual.write_s)}"
     period = format_period(usual.silent_death_costs_s)
     return f"without this process: {usual.writes} writes{took}, a silent death costs at most {period}"
+
+
+def leftovers_text(left: Sequence[Leftover]) -> str:
+    """What dead writes have left: the first few by name, each with its bytes, and the bytes of all."""
+    told = ", ".join(f"{one.name} ({format_bytes(one.bytes)})" for one in left[:LEFTOVERS_NAMED_MAX])
+    more = f" and {len(left) - LEFTOVERS_NAMED_MAX} more" if len(left) > LEFTOVERS_NAMED_MAX else ""
+    total = f", {format_bytes(sum(one.bytes for one in left))} in all" if len(left) > 1 else ""
+    return f"{told}{more}{total}"
 
 
 def price_rows(prices: Sequence[Price]) -> list[str]:

@@ -114,3 +114,43 @@ def test_an_elder_that_is_being_deleted_makes_no_younger_one_broken(unit):
     unit.save(300)
     states = unit.pass_s(31)
     assert [states[f"checkpoint-{step}"][0] for step in (200, 300)] == [SOUND, SOUND]
+
+
+def switched(unit, before, after, more=("optimizer.pt",)):
+    """What is said of the first copy that is saved in another way."""
+    unit.save(100, (*before, *more))
+    unit.save(200, (*before, *more))
+    unit.save(300, (*after, *more))
+    return unit.pass_s(31)["checkpoint-300"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("pytorch_model.bin",), ("model.safetensors",)),
+        (("pytorch_model.bin", "pytorch_model_1.bin"), ("model.safetensors", "model_1.safetensors")),
+        (("model.pt",), ("model.safetensors",)),
+        (("ema/pytorch_model.bin",), ("ema/model.safetensors",)),
+        (("adapter_model.bin",), ("adapter_model.safetensors",)),
+        (("model-00001-of-00001.safetensors",), ("model.safetensors",)),
+    ],
+)
+def test_weights_that_are_saved_in_another_format_are_not_missed(unit, before, after):
+    for number in (100, 200, 300):
+        (unit.path / f"checkpoint-{number}" / "ema").mkdir(parents=True)
+    assert switched(unit, before, after) == (SOUND, "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (("pytorch_model.bin", "optimizer.bin"), ("model.safetensors",), "optimizer.bin"),
+        (("model.bin", "critic.bin"), ("model.safetensors",), "critic.bin"),
+        (("model.bin", "model.safetensors"), ("model.safetensors",), "model.bin"),
+        (("ema/model.bin",), ("model.safetensors",), "ema/model.bin"),
+    ],
+)
+def test_other_weights_are_missed_all_the_same(unit, before, after, lost):
+    for number in (100, 200, 300):
+        (unit.path / f"checkpoint-{number}" / "ema").mkdir(parents=True)
+    assert switched(unit, before, after) == (BROKEN, f"{lost} is missing, which checkpoint-200 has")

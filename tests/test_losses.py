@@ -151,6 +151,25 @@ def test_what_is_no_loss_leaves_it_sound(unit, name, change):
     assert unit.why("100", 12) == (SOUND, ""), name
 
 
+def test_parts_that_were_merged_into_one_file_are_no_loss(unit):
+    folder = unit.path / "step_1"
+    folder.mkdir()
+    for rank in range(4):
+        (folder / f"rank{rank}.state").write_bytes(bytes([rank]) * 1000)
+    (folder / "fixed").write_bytes(b"fixed")
+    assert unit.why("step_1", 12)[0] is SOUND
+    (folder / "merged.state").write_bytes(b"m" * 4100)
+    for rank in range(4):
+        (folder / f"rank{rank}.state").unlink()
+    assert unit.why("step_1", 31) == (SOUND, "")
+
+
+def test_a_new_file_does_not_stand_for_a_larger_one_that_is_lost(step):
+    (step.path / "100" / "default" / "d" / ("0" * 32)).write_bytes(b"node")
+    (step.path / "100" / OF_A_PROCESS).unlink()
+    assert step.why("100", 31) == (BROKEN, f"{OF_A_PROCESS} is missing since it was sound")
+
+
 def test_a_text_may_be_shorter_and_not_empty(step):
     (step.path / "100" / "config.json").write_text('{"layers": 12}')
     step.pass_s(2)

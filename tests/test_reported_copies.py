@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 
 import pytest
 from formats.making import torch_zip
@@ -18,7 +19,7 @@ from watching import Watched
 from ckpt_governor.copies import newest, newest_sound
 from ckpt_governor.facts import CopyStatus
 
-SOUND, WRITING, BROKEN = CopyStatus.SOUND, CopyStatus.WRITING, CopyStatus.BROKEN
+SOUND, WRITING, BROKEN, UNKNOWN = CopyStatus.SOUND, CopyStatus.WRITING, CopyStatus.BROKEN, CopyStatus.UNKNOWN
 BIG = torch_zip({"data.pkl": b"\x80\x02}q\x00.", "data/0": bytes(range(256)) * 400})
 
 
@@ -186,3 +187,48 @@ def test_a_copy_of_another_user_that_may_not_be_read_is_unknown_and_never_broken
 
     monkeypatch.setattr(os, "open", refused)
     assert unit.pass_s(60) == {"step_100.safetensors": (CopyStatus.UNKNOWN, "permission denied")}
+
+
+@pytest.mark.parametrize("lost", ["trainer_state.json", "model.safetensors", "optimizer.pt"])
+def test_an_old_copy_that_was_being_deleted_when_the_governor_came_is_no_broken_write(unit, lost):
+    """Without a ledger: the folder of the old copy was changed after the newer one was written."""
+    for step in (100, 200, 300):
+        trainer_step(unit.path / f"checkpoint-{step}")
+    time.sleep(0.02)  # more than a step of the volume's clock
+    (unit.path / "checkpoint-200" / lost).unlink()
+    unit.begin()
+    assert unit.pass_s(1)["checkpoint-200"] == (WRITING, "being deleted")
+    assert unit.pass_s(31)["checkpoint-200"] == (UNKNOWN, "half deleted")
+    assert newest_sound(unit.copies).name == "checkpoint-300"
+
+
+def test_an_old_copy_whose_write_died_is_broken_also_when_the_governor_comes_later(unit):
+    for step in (100, 200, 300):
+        trainer_step(unit.path / f"checkpoint-{step}")
+        if step == 200:
+            (unit.path / "checkpoint-200" / "trainer_state.json").unlink()
+            time.sleep(0.02)
+    unit.begin()
+    assert statuses(unit, 32) == {"checkpoint-100": SOUND, "checkpoint-200": BROKEN, "checkpoint-300": SOUND}
+
+
+def test_an_old_copy_of_which_one_file_is_cut_is_broken(unit):
+    """Who deletes a folder removes files, and cuts none."""
+    for step in (100, 200):
+        trainer_step(unit.path / f"checkpoint-{step}")
+        time.sleep(0.02)
+    os.truncate(unit.path / "checkpoint-100" / "model.safetensors", 100)
+    unit.begin()
+    assert statuses(unit, 32) == {"checkpoint-100": BROKEN, "checkpoint-200": SOUND}
+
+
+def test_something_that_was_added_to_an_old_whole_copy_is_no_deletion(unit):
+    for step in (1, 2):
+        (unit.path / f"step_{step}").mkdir()
+        (unit.path / f"step_{step}" / "state").write_bytes(BIG if step == 2 else bytes(range(256)) * 400)
+        (unit.path / f"step_{step}" / "moved").write_text("notes")
+    time.sleep(0.02)
+    (unit.path / "step_1" / "moved").rename(unit.path / "step_1" / "note")
+    (unit.path / "step_2" / "moved").rename(unit.path / "step_2" / "note")
+    unit.begin()
+    assert statuses(unit, 12) == {"step_1": SOUND, "step_2": SOUND}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import threading
 import zipfile
@@ -12,7 +13,7 @@ from collections import Counter
 import pytest
 from formats.making import safetensors, torch_zip
 
-from ckpt_governor.copies import Settle, follow
+from ckpt_governor.copies import Settle, follow, newest_sound
 from ckpt_governor.facts import Copy, Structure
 from ckpt_governor.formats import reading
 from ckpt_governor.formats.safetensors import Safetensors
@@ -200,6 +201,72 @@ def test_temporaries_of_other_things_are_nothing(put, look, name):
     assert look() == scanning.Look()
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param(".tmpAbC123", bytes(4096), id="safetensors, sized and not written"),
+        pytest.param("model/.tmpAbC123", bytes(4096), id="the same in a model's folder"),
+        pytest.param("tmpa1_b2c3d", WHOLE, id="Lightning, on its way to another device"),
+        pytest.param("tmp-checkpoint-9/config.json", b"{}", id="the Trainer of Hugging Face"),
+        pytest.param("100.orbax-checkpoint-tmp/default/d/0", b"0", id="Orbax"),
+        pytest.param("ckpt-3_temp/part-00000-of-00001.data-00000-of-00001", b"0", id="TensorFlow"),
+        pytest.param("weights_temp/part-00000-of-00001.index", b"0", id="TensorFlow, without a step"),
+        pytest.param(".metadata.tmp", b"\x80\x02}q\x00.", id="torch.distributed.checkpoint"),
+        pytest.param("gpt--step=5-last-unfinished", b"", id="NeMo, without its copy"),
+    ],
+)
+def test_the_rest_of_a_dead_write_is_a_part_of_a_write(unit, put, look, name, data):
+    put(name, data=data)
+    sighting = only(look())
+    assert sighting.temporary
+    assert sighting.name == name.partition("/")[0] or sighting.name == name
+    assert sighting.bytes == len(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param("scratch/data.dat", b"x" * 5000, id="a folder of something else"),
+        pytest.param("tmp_dir/notes.txt", b"x", id="somebody's temporary folder"),
+        pytest.param("tmpabcdefgh", b"text", id="somebody's temporary file"),
+        pytest.param(".tmpAbC123", b"text", id="one with something in it"),
+        pytest.param(".tmpAbC124", b"", id="one with nothing in it"),
+        pytest.param("results.csv.tmp", b"1,2", id="a table"),
+        pytest.param("todo-unfinished", b"", id="a note"),
+        pytest.param("part_temp/part-1.txt", b"", id="parts of something else"),
+    ],
+)
+def test_what_no_save_leaves_is_no_part_of_a_write(unit, put, look, name, data):
+    put(name, data=data)
+    assert look().sightings == ()
+
+
+def test_a_mark_of_nemo_says_nothing_while_its_copy_is_there(unit, put, look):
+    put("gpt--step=5-last-unfinished", data=b"")
+    put("gpt--step=5-last/weights/common.pt", "gpt--step=5-last/weights/metadata.json")
+    assert names(look()) == ["gpt--step=5-last"]
+    for file in (unit / "gpt--step=5-last" / "weights").iterdir():
+        file.unlink()
+    (unit / "gpt--step=5-last" / "weights").rmdir()
+    (unit / "gpt--step=5-last").rmdir()
+    assert names(look(NOW_S + 20)) == ["gpt--step=5-last-unfinished"]
+    (unit / "gpt--step=5-last-unfinished").unlink()
+    assert names(look(NOW_S + 40)) == []
+
+
+def test_a_file_that_got_its_size_first_is_recognised_when_it_is_written(unit, put, look):
+    data = safetensors()
+    put(".tmpAbC123", data=bytes(len(data)))
+    assert only(look()).format == "file"
+    put(".tmpAbC123", data=data)
+    assert (only(look(NOW_S + 1)).format, only(look(NOW_S + 1)).temporary) == ("safetensors", True)
+
+
+def test_a_folder_of_nothing_but_the_rest_of_a_write_is_not_whole(unit, put, look):
+    put("200/default.orbax-checkpoint-tmp/d/0", data=b"node")
+    assert only(look()).structure is INCOMPLETE
+
+
 def test_a_rename_into_place_keeps_inode_and_fingerprint(put, look, unit):
     put("step_1.pt.tmp")
     before = only(look())
@@ -315,6 +382,71 @@ def test_a_copied_file_whose_original_is_gone_or_changed_stands_for_itself(put, 
     assert names(look()) == ["a/step_4.pt", "b/step_4.pt"]
     (unit / "a" / "step_4.pt").unlink()
     assert names(look()) == ["b/step_4.pt"]
+
+
+@pytest.mark.parametrize("copied", ["step_4.bak", "backup/step_4", "step_4-copy"])
+def test_a_copied_folder_of_the_same_step_is_a_further_name(unit, put, look, copied):
+    put("step_4/model.pt", "step_4/deep/optimizer.pt")
+    put("step_4/tiny.json", data=b"{}")
+    assert names(look()) == ["step_4"]
+    (unit / copied).parent.mkdir(exist_ok=True)
+    shutil.copytree(unit / "step_4", unit / copied, copy_function=shutil.copyfile)
+    sighting = only(look(NOW_S + 20))
+    assert (sighting.name, sighting.also) == ("step_4", (copied,))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda folder: (folder / "more.json").write_text("{}"), id="a file more"),
+        pytest.param(lambda folder: (folder / "tiny.json").unlink(), id="a file fewer"),
+        pytest.param(lambda folder: (folder / "tiny.json").rename(folder / "t.json"), id="another name"),
+        pytest.param(
+            lambda folder: (folder / "tiny.json").write_text("[]"), id="other bytes in a small file"
+        ),
+        pytest.param(lambda folder: (folder / "model.bin").write_bytes(bytes(5000)), id="other bytes"),
+    ],
+)
+def test_another_folder_of_the_same_step_is_another_copy(unit, put, look, change):
+    put("a/step_4/model.bin", data=os.urandom(5000))
+    put("a/step_4/tiny.json", data=b"{}")
+    shutil.copytree(unit / "a", unit / "b")
+    change(unit / "b" / "step_4")
+    assert names(look()) == ["a/step_4", "b/step_4"]
+
+
+def test_a_folder_is_compared_only_by_a_few_samples(unit, put, look, counted):
+    for number in range(100):
+        put(f"a/step_4/{number}.bin", data=bytes([number]) * (100_000 + number))
+    shutil.copytree(unit / "a", unit / "b")
+    look()
+    counted.clear()
+    for file in (unit / "b" / "step_4").iterdir():
+        os.utime(file, (1.0, 1.0))
+    assert only(look(NOW_S + 1)).also == ("b/step_4",)
+    assert counted["pread"] <= 2 * 16 * 4 + 2 * 100  # and what its own judgement reads
+
+
+def test_a_backup_of_the_newest_copy_resets_nothing(unit, put, look):
+    put("step_4/model.pt", "step_4/optimizer.pt")
+    copies: tuple[Copy, ...] = ()
+    for second in range(60):
+        if second == 20:
+            (unit / "step_4.bak").mkdir()
+            shutil.copyfile(unit / "step_4" / "model.pt", unit / "step_4.bak" / "model.pt")
+        if second == 22:
+            shutil.copyfile(unit / "step_4" / "optimizer.pt", unit / "step_4.bak" / "optimizer.pt")
+        now_s = NOW_S + second
+        copies = follow(
+            copies,
+            look(now_s).sightings,
+            now_s=now_s,
+            former_look_s=now_s - 1 if second else None,
+            asked_s=None,
+            settle=SETTLE,
+        )
+        assert newest_sound(copies).name == "step_4"
+    assert [copy.name for copy in copies] == ["step_4"]
 
 
 def test_names_may_hold_any_bytes(unit, put, look):

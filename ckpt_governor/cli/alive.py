@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ckpt_governor.copies import Settle
 from ckpt_governor.files import Paths, read_bounded
 from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
 
@@ -41,6 +42,17 @@ class State:
             return 0.0
         offset_s = self.modified_at - self.written_at
         return offset_s if abs(offset_s) < 86400.0 else 0.0
+
+    @property
+    def settle(self) -> Settle | None:
+        """How long it lets copies be quiet before it judges them; None where it does not say so."""
+        told = self.record.get("settle")
+        if not isinstance(told, dict):
+            return None
+        broken_s, sound_s = number_of(told.get("broken_s")), number_of(told.get("sound_s"))
+        if broken_s is None or sound_s is None or min(broken_s, sound_s) < 0:
+            return None
+        return Settle(broken_s=broken_s, sound_s=sound_s)
 
     def age_s(self, wall_s: float) -> float:
         """Time since the last beat. Two clocks tell it, and either may be another machine's: the nearer one counts."""

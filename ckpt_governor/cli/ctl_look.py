@@ -154,6 +154,7 @@ def _copies_record(view: View, deep: DeepLook | None) -> dict[str, Any]:
             for copy in view.copies
         ],
         "leftovers": [{"name": left.name, "bytes": left.bytes} for left in view.leftovers],
+        "leftover_bytes": sum(left.bytes for left in view.leftovers),
         "dangling": [{"name": name, "to": to} for name, to in view.dangling],
         "newest_sound": None if top is None else top.name,
     }
@@ -184,6 +185,9 @@ def _print_copies(view: View, deep: DeepLook | None) -> None:
         print(deep.sentence())
     for left in view.leftovers:
         print(f"leftover  {printable(left.name)}  {format_bytes(left.bytes)}")
+    if len(view.leftovers) > 1:
+        total = sum(left.bytes for left in view.leftovers)
+        print(f"{len(view.leftovers)} leftovers of writes that died hold {format_bytes(total)}")
     for name, to in view.dangling:
         print(f"dangling  {printable(name)} -> {printable(to)}")
 

@@ -25,7 +25,7 @@ from ckpt_governor.cli.view import (
     print_json,
     unit_of,
 )
-from ckpt_governor.facts import CopyStatus
+from ckpt_governor.facts import CopyStatus, Leftover
 from ckpt_governor.files import Paths, read_bounded, words_of
 from ckpt_governor.ledger import Write
 from ckpt_governor.receipt import Compared, Receipt
@@ -206,6 +206,9 @@ def parse_receipt(record: dict[str, Any], file: str = "receipt.json") -> Receipt
     writes = record.get("writes")
     if not isinstance(writes, list):
         raise RecordError(file, "writes", f"{shown(writes)} is not a list")
+    left = record.get("leftovers", [])
+    if not isinstance(left, list):
+        raise RecordError(file, "leftovers", f"{shown(left)} is not a list")
     return Receipt(
         run_s=fields.number("run_s") or 0.0,
         writes=tuple(_write(item, f"writes[{index}].", file) for index, item in enumerate(writes)),
@@ -218,12 +221,20 @@ def parse_receipt(record: dict[str, Any], file: str = "receipt.json") -> Receipt
         silent_death_costs_s=window_s,
         end_sound=fields.flag("end_sound"),
         end_copy=fields.text("newest_sound"),
+        leftovers=tuple(_leftover(item, f"leftovers[{index}].", file) for index, item in enumerate(left)),
         compared=Compared(
             writes=None if usual is None else int(usual),
             write_s=compared.number("write_s"),
             silent_death_costs_s=compared.number("silent_death_costs_s"),
         ),
     )
+
+
+def _leftover(item: object, prefix: str, file: str) -> Leftover:
+    if not isinstance(item, dict):
+        raise RecordError(file, prefix.rstrip("."), f"{shown(item)} is not an object")
+    fields = _Fields(item, file, prefix)
+    return Leftover(name=fields.text("name"), bytes=int(fields.number("bytes") or 0))
 
 
 def _write(item: object, prefix: str, file: str) -> Write:

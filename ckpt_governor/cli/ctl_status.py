@@ -27,7 +27,7 @@ from ckpt_governor.copies import newest, newest_sound
 from ckpt_governor.durations import format_duration, format_period
 from ckpt_governor.facts import Reading
 from ckpt_governor.numbers import shown_window
-from ckpt_governor.wording import printable
+from ckpt_governor.wording import leftovers_text, printable
 
 WATCH_EVERY_S = 2.0
 CLEAR = "\x1b[H\x1b[J"
@@ -85,6 +85,7 @@ def _status_record(view: View) -> dict[str, Any]:
         "request": _request(view),
         "no_us_s": no_us_s,
         "with_us_s": with_us_s,
+        "leftover_bytes": sum(left.bytes for left in view.world.leftovers),
     }
 
 
@@ -99,6 +100,7 @@ def _status_lines(view: View) -> list[str]:
             ("unsaved", "not known" if unsaved is None else format_duration(unsaved)),
             ("request", _request_text(view)),
             ("numbers", _numbers_text(view)),
+            *([("leftovers", leftovers_text(view.world.leftovers))] if view.world.leftovers else []),
             *_condition_rows(view.readings),
         ]
     return [printable(view.paths.unit), *(f"  {name.ljust(12)}  {printable(text)}" for name, text in rows)]

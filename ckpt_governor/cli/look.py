@@ -14,7 +14,7 @@ from ckpt_governor import judge
 from ckpt_governor.cli.alive import State, read_state
 from ckpt_governor.cli.view import complain
 from ckpt_governor.conditions import condition_named
-from ckpt_governor.copies import Settle, follow, leftovers, newest_sound
+from ckpt_governor.copies import Settle, follow, leftovers, leftovers_of, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.durations import format_duration
 from ckpt_governor.estimate import costs, settle
@@ -109,9 +109,9 @@ def look_at_unit(paths: Paths, *, links: bool = False) -> View:
     moment = clock.moment()
     job = JobEye().look(glue.job, moment)
     if not look.blind:
-        ledger = _with_copies(
-            ledger, scanner, look, clock, offset_s, settle(ledger, numbers, job, POLL_S), state
-        )
+        told = state.settle if alive and state is not None else None
+        settled = told or settle(ledger, numbers, job, POLL_S)
+        ledger = _with_copies(ledger, scanner, look, clock, offset_s, settled, state)
         moment = clock.moment()
     world = _world(paths, ledger, look, glue, job, moment, _unseen(ledger) if alive else ())
     outcome = decide(world, numbers, ledger)
@@ -305,7 +305,7 @@ def _world(
     notices: tuple[Notice, ...],
 ) -> Observation:
     seen = {notice.identity for notice in glue.notices}
-    top, left = newest_sound(ledger.copies), leftovers(ledger.copies)
+    top = newest_sound(ledger.copies)
     return Observation(
         unit=paths.unit,
         now_s=moment.now_s,
@@ -315,8 +315,7 @@ def _world(
         volume=volume(paths.unit),
         copy_count=look.copy_count,
         stages_beside=stages_beside(top.format) if top is not None else False,
-        leftover_bytes=sum(item.bytes for item in left),
-        leftover_names=tuple(item.name for item in left),
+        leftovers=leftovers_of(ledger.copies),
         job=job,
         ending=glue.ending,
         troubles=glue.troubles,

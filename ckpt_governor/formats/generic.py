@@ -126,7 +126,8 @@ def holds_copies(name: str, files: Collection[str], folders: Collection[str]) ->
 def _temporary_is_newest(files: Files) -> str:
     """A writer that died in the middle leaves its temporary as the last thing it touched."""
     newest = max(files.members, key=lambda member: member.mtime_ns)
-    return newest.name if is_temporary(newest.name) and not is_log(newest.name) else ""
+    temporary = any(map(is_temporary, newest.name.split("/")))
+    return newest.name if temporary and not is_log(newest.name) else ""
 
 
 def _marked_done(files: Files) -> bool:

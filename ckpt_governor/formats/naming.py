@@ -148,6 +148,22 @@ def final_of(name: str) -> str:
     return next(filter(None, match.groups()), "") if match else ""
 
 
+def is_bare_write(promised: str, head: bytes) -> bool:
+    """Whether a temporary that bears no name of a copy is one all the same: the index that ends a folder of shards, or
+    a file that was given its size and in which nobody has written yet."""
+    return promised == ".metadata" or (not promised and head != b"" and not any(head))
+
+
+def mark_of(name: str) -> str:
+    """NeMo's mark beside a copy: from before its first byte until after its last, and again while it is deleted."""
+    return f"{name.removesuffix('.nemo').removesuffix('.ckpt').removesuffix('-EMA')}-unfinished"
+
+
+def is_unfinished_mark(name: str) -> bool:
+    """Whether it is the mark of NeMo that a copy is being written, or deleted; in which step, its name tells."""
+    return name.endswith("-unfinished") and numbered_word(final_of(name))
+
+
 def is_ignored(name: str) -> bool:
     """Whether nothing is to be seen in it: deleted but open files, locks, empty marks."""
     last = name.rpartition("/")[2]

@@ -9,16 +9,11 @@ from ckpt_governor.formats.below import Below, placed, within
 from ckpt_governor.formats.dcp import INDEX, SHARD_SUFFIX
 from ckpt_governor.formats.interface import Files, Format, Judgement, Plan
 from ckpt_governor.formats.megatron import Megatron
-from ckpt_governor.formats.naming import numbered_word
+from ckpt_governor.formats.naming import mark_of, numbered_word
 from ckpt_governor.formats.parts import incomplete, judge_parts
 
 _WEIGHTS, _CONTEXT = "weights", "context"
 _MEGATRON = Megatron()
-
-
-def mark_of(name: str) -> str:
-    """The mark that is there from before a copy's first byte until after its last, and again while it is deleted."""
-    return f"{name.removesuffix('.nemo').removesuffix('.ckpt').removesuffix('-EMA')}-unfinished"
 
 
 class Nemo(Format):

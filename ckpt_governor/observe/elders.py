@@ -15,6 +15,13 @@ ELDERS_MAX = 3
 PARTS_MAX = 4096
 """Of a copy with more files nothing is missed: their names are made by a rule that its format knows."""
 
+_WEIGHTS = re.compile(
+    r"(?P<folder>(?:.*/)?)(?:pytorch_)?(?P<stem>[^/]*?)(?:-#-of-#)?\.(?P<suffix>[a-z]+)(?:\.index\.json)?",
+    re.DOTALL,
+)
+"""``pytorch_model.bin``, ``model-#-of-#.safetensors`` and ``model.safetensors.index.json`` are for the same."""
+_NEWER = frozenset(["safetensors"])
+_OLDER = frozenset(["bin", "pt", "pth", "ckpt", "safetensors"])
 _NUMBER = re.compile("[0-9a-f]{16,}|[0-9]+")
 
 
@@ -35,7 +42,11 @@ def lacks(kept: Kept, others: Iterable[Kept]) -> str:
     if not full:
         return ""
     wanted = set.intersection(*(_belonging(elder) for elder in full))
-    missing = (wanted & _kinds(elders[-1])) - _kinds(kept)
+    own = _kinds(kept)
+    missing = (wanted & _kinds(elders[-1])) - own
+    if missing:  # the same weights in another format of files are no loss
+        fresh = {role for part in own - set[str]().union(*map(_kinds, full)) if (role := _role(part, _NEWER))}
+        missing = {part for part in missing if _role(part, _OLDER) not in fresh}
     if not missing:
         return ""
     part = min(missing)
@@ -64,6 +75,12 @@ def _belonging(elder: Kept) -> set[str]:
     if elder.format is None or elder.format.misses_by_elders:
         return _kinds(elder)
     return _kinds(elder) & elder.format.marks
+
+
+def _role(part: str, suffixes: frozenset[str]) -> str:
+    """What weights in files of these formats are for, in one part or many, or their index; empty for other files."""
+    match = _WEIGHTS.fullmatch(part)
+    return f"{match['folder']}{match['stem']}" if match is not None and match["suffix"] in suffixes else ""
 
 
 def _is_whole(kept: Kept) -> bool:

@@ -25,6 +25,7 @@ class Kept:
         "lacks",
         "learned",
         "likely",
+        "listed_ns",
         "lost",
         "mark",
         "members",
@@ -54,6 +55,8 @@ class Kept:
         self.members: tuple[Member, ...] = ()
         self.mark: tuple[int, int] | None = None
         """Device and inode of a folder; None when it is none."""
+        self.listed_ns = 0
+        """When a name last came or went in its folder or below, by the volume's clock."""
         self.beside: tuple[tuple[str, int | None], ...] = ()
         """The marks beside it and their times."""
         self.error = ""

@@ -10,7 +10,7 @@ from itertools import islice
 from math import inf
 
 from ckpt_governor.facts import Structure
-from ckpt_governor.formats import format_of_file, format_of_open
+from ckpt_governor.formats import format_named, format_of_file, format_of_open
 from ckpt_governor.formats.interface import (
     HEAD_BYTES,
     NO_CHECKSUMS,
@@ -24,7 +24,7 @@ from ckpt_governor.formats.interface import (
 )
 from ckpt_governor.formats.manifest import judge_by_manifest
 from ckpt_governor.formats.marks import empty_member
-from ckpt_governor.formats.naming import final_of, is_ignored, is_log, is_other
+from ckpt_governor.formats.naming import final_of, is_bare_write, is_ignored, is_log, is_other
 from ckpt_governor.formats.reading import RegularFile, words
 from ckpt_governor.observe.keeping import Kept
 from ckpt_governor.observe.shown import sighting_of
@@ -44,10 +44,18 @@ Lister = Callable[[str], Folder]
 def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     """Look at sizes and times; True when anything is new. Raises FileNotFoundError when nothing is left of it."""
     error, members = "", kept.members
+    listed_ns = 0
+
+    def listed(path: str) -> Folder:
+        nonlocal listed_ns
+        folder = list_folder(path)
+        listed_ns = max(listed_ns, folder.mark[2])
+        return folder
+
     try:
         if kept.mark is not None:
-            kept.mark = list_folder(kept.path).mark[:2]
-            found = islice(_walk(root, kept.path, "", list_folder, 0), MEMBERS_MAX)
+            kept.mark = listed(kept.path).mark[:2]
+            found = islice(_walk(root, kept.path, "", listed, 0), MEMBERS_MAX)
             members = tuple(member for member in found if member is not None)
         else:
             members = tuple(_stats(root, kept))
@@ -60,7 +68,7 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     new = members != kept.members or error != kept.error
     if new and kept.single and kept.members and members[0].inode != kept.members[0].inode:
         kept.judged = None  # so that a hole of another file is not taken for this one's
-    kept.members, kept.error = members, error
+    kept.members, kept.error, kept.listed_ns = members, error, listed_ns
     kept.written_ns = max((member.mtime_ns for member in members), default=0)
     return new
 
@@ -323,4 +331,6 @@ def _recognise(kept: Kept, files: FilesOf) -> None:
     promised = final_of(files.name) if kept.temporary else files.name
     with files.open("") as file:
         kept.format = format_of_open(promised, file)
+        if kept.format is None and kept.temporary and is_bare_write(promised, file.read_at(0, HEAD_BYTES)):
+            kept.format = format_named("file")
     kept.sniffed = (member.inode, member.bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from ckpt_governor.facts import Structure, Whole
@@ -58,21 +59,26 @@ def lost(kept: Kept, whole: Whole | None) -> str:
     if all(member.mtime_ns > whole.written_ns for member in counted):
         return ""
     there = {member.name: member for member in counted}
-    others = sorted(member.bytes for member in counted if member.name not in whole.parts)
-    losses = []
-    for name, size in sorted(whole.parts.items(), key=lambda part: -part[1]):
+    losses = [f"{name} is missing" for name in _missing(whole, there)]
+    for name, size in whole.parts.items():
         member = there.get(name)
-        if member is None:
-            if others and others[-1] >= size:
-                others.pop()  # it has another name now
-            else:
-                losses.append(f"{name} is missing")
-        elif _is_cut(member, size, kept):
+        if member is not None and _is_cut(member, size, kept):
             losses.append(f"{name}: {size - member.bytes} of {size} bytes are missing")
     if not losses:
         return ""
     more = f", and {len(losses) - 1} more of its files" if len(losses) > 1 else ""
     return f"{min(losses)} since it was sound{more}"
+
+
+def _missing(whole: Whole, there: dict[str, Member]) -> list[str]:
+    """The files that are gone; not those with other names now, nor those whose bytes went into new files, as in a merge."""
+    gone = {name: size for name, size in whole.parts.items() if name not in there}
+    new = Counter(member.bytes for name, member in there.items() if name not in whole.parts)
+    for name, size in tuple(gone.items()):
+        if new[size] > 0:
+            new[size] -= 1
+            del gone[name]
+    return [] if sum(new.elements()) >= sum(gone.values()) and any(new.values()) else list(gone)
 
 
 def _is_cut(member: Member, size: int, kept: Kept) -> bool:

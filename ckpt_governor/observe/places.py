@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ckpt_governor.formats import format_named, format_of_folder, group_of
@@ -12,6 +13,8 @@ from ckpt_governor.formats.naming import (
     is_ignored,
     is_other,
     is_temporary,
+    is_unfinished_mark,
+    mark_of,
     numbered_word,
     suffix_of,
 )
@@ -23,6 +26,7 @@ DEPTH_MAX = 4
 FOLDERS_MAX = 10_000
 NAMES_MAX = 200_000
 """In all folders together; a folder that is one copy has its own bound."""
+_TENSORFLOW_PART = re.compile(r"part-[0-9]{5}-of-[0-9]{5}\.", re.ASCII)
 
 
 class Place:
@@ -167,6 +171,11 @@ class Places:
             self.version += 1
 
 
+def _marked(folder: Folder) -> frozenset[str]:
+    """The marks whose copies are there beside them."""
+    return frozenset(mark_of(name) for name in (*folder.folders, *folder.files, *folder.links))
+
+
 def _claim(name: str, folder: Folder) -> tuple[Format, bool] | tuple[()]:
     if not is_temporary(name):
         format = format_of_folder(name, folder.files, folder.folders)
@@ -175,7 +184,9 @@ def _claim(name: str, folder: Folder) -> tuple[Format, bool] | tuple[()]:
     copies = (
         numbered_word(promised) or suffix_of(promised) in COPY_SUFFIXES or ".orbax-checkpoint-tmp" in name
     )
-    whole = copies or any(suffix_of(inner) in COPY_SUFFIXES for inner in folder.files)
+    whole = copies or any(
+        suffix_of(inner) in COPY_SUFFIXES or _TENSORFLOW_PART.match(inner) for inner in folder.files
+    )
     format = format_named("folder")
     return (format, True) if whole and format is not None else ()
 
@@ -184,8 +195,13 @@ def _taken_up(at: str, folder: Folder, known: dict[str, Kept]) -> dict[str, Kept
     """What the files of one folder are, with what is known of them."""
     groups: dict[str, tuple[Format, list[str]]] = {}
     found: dict[str, Kept] = {}
+    marked = _marked(folder) if any(is_unfinished_mark(name) for name in folder.files) else frozenset()
     for name in folder.files:
         path = join(at, name)
+        if is_unfinished_mark(name):
+            if name not in marked:
+                found[path] = known.get(path) or Kept(path, temporary=True)
+            continue
         if path in known and not known[path].group and not known[path].apart:
             found[path] = known[path]
             continue

@@ -28,6 +28,7 @@ def sighting_of(kept: Kept, volume_offset_s: float) -> Sighting | None:
         fingerprint=_fingerprint(kept, counted),
         inode=identity_of(kept),
         written_s=max((member.mtime_ns for member in counted), default=0) / 1e9 - volume_offset_s,
+        listed_s=kept.listed_ns / 1e9 - volume_offset_s if kept.listed_ns else 0.0,
         temporary=kept.temporary,
         lacks=kept.lacks,
         lost=kept.lost,

@@ -6,7 +6,7 @@ import pytest
 from core.build import Desk, copy, ending, notice, reading
 
 from ckpt_governor.conditions import Condition
-from ckpt_governor.facts import Trouble
+from ckpt_governor.facts import Leftover, Trouble
 from ckpt_governor.ledger import SAID_MAX
 from ckpt_governor.numbers import Numbers
 
@@ -93,3 +93,36 @@ def test_when_nothing_is_wanted_nothing_is_said():
     unit = Desk(copies=(OLD,), ledger=None)
     assert unit.until(4000, every_s=10) == []
     assert unit.request is None
+
+
+# ---- what dead writes have left
+
+
+def left(name: str, size: int = 1_200_000) -> Leftover:
+    return Leftover(name=name, bytes=size)
+
+
+def test_each_leftover_is_named_once_with_its_bytes():
+    unit = Desk(leftovers=(left("a.tmp"),))
+    assert unit.look(0) == [("unknown", "leftover")]
+    assert unit.told("unknown") == ["left of a write that died: a.tmp (1.2 MB)"]
+    assert unit.until(60) == []
+    assert unit.look(61, leftovers=(left("a.tmp"), left("b.tmp", 3_000_000))) == [("unknown", "leftover")]
+    assert unit.told("unknown")[-1] == "left of a write that died: b.tmp (3.0 MB)"
+    assert unit.request is None
+
+
+def test_several_at_one_look_are_one_line():
+    unit = Desk(leftovers=tuple(left(f"{n}.tmp", 10**6 * n) for n in range(1, 8)))
+    assert unit.look(0) == [("unknown", "leftover")]
+    assert unit.told("unknown") == [
+        "left of a write that died: 1.tmp (1.0 MB), 2.tmp (2.0 MB), 3.tmp (3.0 MB), 4.tmp (4.0 MB), 5.tmp (5.0 MB)"
+        " and 2 more, 28.0 MB in all"
+    ]
+
+
+def test_one_that_was_removed_and_is_left_again_is_named_again():
+    unit = Desk(leftovers=(left("a.tmp"),))
+    unit.look(0)
+    unit.look(5, leftovers=())
+    assert unit.look(6, leftovers=(left("a.tmp"),)) == [("unknown", "leftover")]

@@ -6,7 +6,7 @@ import pytest
 from core.build import T0, Desk, broken, copy, knowing, notice, writing
 
 from ckpt_governor.conditions import Condition
-from ckpt_governor.facts import Copy, CopyStatus
+from ckpt_governor.facts import Copy, CopyStatus, Volume
 from ckpt_governor.ledger import RequestKind
 from ckpt_governor.numbers import Numbers
 
@@ -49,18 +49,46 @@ def test_a_broken_copy_is_not_repaired_while_the_next_is_written():
 
 
 @pytest.mark.parametrize(
-    "copies",
+    ("copies", "why"),
     [
-        pytest.param((OLD,), id="it vanished"),
-        pytest.param((OLD, copy(2, -50)), id="it is sound after all"),
-        pytest.param((OLD, broken(2, -50), copy(3, -2)), id="a sound one came that had begun before"),
+        pytest.param((OLD,), "the broken copy is gone", id="it vanished"),
+        pytest.param((OLD, copy(2, -50)), "step-2.pt is sound after all", id="it is sound after all"),
+        pytest.param(
+            (OLD, broken(2, -50), copy(3, -2)),
+            "step-3.pt came after step-2.pt and is sound",
+            id="a sound one came that had begun before",
+        ),
+        pytest.param(
+            (OLD, writing(2, -500, changed_s=T0 - 400)),
+            "step-2.pt changes again",
+            id="it changes again, with pauses",
+        ),
+        pytest.param(
+            (OLD, copy(2, -50, CopyStatus.UNKNOWN, why="permission denied")),
+            "step-2.pt cannot be judged any more: permission denied",
+            id="it cannot be read any more",
+        ),
     ],
 )
-def test_what_is_broken_no_more_is_repaired_no_more(copies):
+def test_a_repair_of_what_is_broken_no_more_is_withdrawn_with_one_line(copies, why):
     unit = desk(copies=(OLD, broken(2, -50)))
     unit.look(0)
-    unit.look(5, copies=copies)
+    assert unit.look(5, copies=copies) == [("repair", "withdrawn")]
+    assert unit.told("repair")[-1] == why
     assert unit.request is None
+    assert unit.look(6, copies=copies) == []
+
+
+def test_a_repair_that_a_sound_copy_answers_is_not_withdrawn():
+    unit = desk(copies=(OLD, broken(2, -50)))
+    unit.look(0)
+    assert unit.look(20, copies=(OLD, broken(2, -50), copy(3, 5))) == []
+
+
+def test_a_repair_that_was_never_asked_for_is_withdrawn_without_a_line():
+    unit = desk(copies=(OLD, broken(2, -50)), volume=Volume(free_bytes=1, total_bytes=10**12), copy_count=2)
+    assert set(unit.look(0)) == {("skip", "no-space")}
+    assert ("repair", "withdrawn") not in unit.look(5, copies=(OLD, copy(2, -50)))
 
 
 def test_a_temporary_that_is_broken_is_no_copy():

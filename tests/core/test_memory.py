@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ckpt_governor.conditions import Condition
 from ckpt_governor.decide import decide
 from ckpt_governor.durations import DURATION_S_MAX
-from ckpt_governor.facts import CopyStatus, FailedWrite, Job, Observation, Trouble, Volume
+from ckpt_governor.facts import CopyStatus, FailedWrite, Job, Leftover, Observation, Trouble, Volume
 from ckpt_governor.ledger import (
     Cause,
     CauseState,
@@ -189,7 +189,7 @@ def worlds() -> list[tuple[Observation, Numbers, Ledger]]:
         ending=ending(-1),
         job=Job(started_s=T0 - 4000, alive=True, failed=FailedWrite(bytes=1, errno=28), identity="j"),
         troubles=(Trouble(key="k", reason="glue", text="t", condition=Condition.EVICT),),
-        leftover_names=("a.tmp",),
+        leftovers=(Leftover(name="a.tmp", bytes=7),),
         heard_id=3,
         heard_s=T0,
     )

@@ -8,7 +8,7 @@ from core.build import GB, T0, Desk, copy, knowing
 
 from ckpt_governor.conditions import Condition
 from ckpt_governor.estimate import costs
-from ckpt_governor.facts import FailedWrite, Job, Volume
+from ckpt_governor.facts import FailedWrite, Job, Leftover, Volume
 from ckpt_governor.ledger import Cause, Ledger, Refusal, SpaceBlock
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.placement import due_s, latest_start_s, reserve_bytes, space_misfit, time_misfit
@@ -179,8 +179,10 @@ def test_a_copy_fits_when_the_largest_of_three_and_five_per_cent_are_free_beside
 def test_a_refusal_names_the_bytes_and_the_leftovers():
     refused = misfit(
         Volume(free_bytes=3 * GB, total_bytes=100 * GB),
-        leftover_bytes=7 * GB,
-        leftover_names=("a.tmp", "b.tmp", "c.tmp", "d.tmp"),
+        leftovers=tuple(
+            Leftover(name=name, bytes=size * GB)
+            for name, size in (("a.tmp", 4), ("b.tmp", 1), ("c.tmp", 1), ("d.tmp", 1))
+        ),
     )
     assert refused is not None
     assert refused.refusal is Refusal.NO_SPACE

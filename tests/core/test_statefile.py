@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckpt_governor.conditions import Condition
-from ckpt_governor.facts import CopyStatus, Reading
+from ckpt_governor.copies import Settle
+from ckpt_governor.facts import CopyStatus, Leftover, Reading
 from ckpt_governor.ledger import Cause, CauseState, Decision, Ledger, Request, RequestKind, Verdict, Write
 from ckpt_governor.receipt import Compared, Receipt
 from ckpt_governor.records import parse_object
@@ -48,6 +51,13 @@ def state(ledger: Ledger | None = None, pulse: Pulse = PULSE, **given: object) -
     return parse_object(text, "state.json")
 
 
+def test_its_keys_are_those_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
+    table = page.partition("## state.json")[2].partition("A job writes")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert [key for row in rows for key in re.findall(r"`(\w+)`", row)] == list(state())[1:]
+
+
 def test_it_has_the_shape_of_the_contract():
     readings = (
         evolve(ALL_ZERO[0], value=True),
@@ -63,7 +73,10 @@ def test_it_has_the_shape_of_the_contract():
         with_us_s=7200.0,
         newest=copy(3, -600, name="step-1200.pt", step=1200),
         conditions=readings,
+        settle=Settle(broken_s=30.0, sound_s=2.0004),
     )
+    assert list(told)[12:] == ["last_id", "settle"]
+    assert told["settle"] == {"broken_s": 30.0, "sound_s": 2.0}
     assert list(told)[:12] == [
         "v",
         "governor",
@@ -222,6 +235,7 @@ def test_the_receipt_has_the_documented_shape():
         end_copy="a.pt",
         compared=Compared(writes=8, write_s=330.0, silent_death_costs_s=1800.0),
         started_s=T0 - 10,
+        leftovers=(Leftover(name="c.tmp", bytes=7),),
     )
     record = receipt_record(account, 100.0)
     assert json.loads(json.dumps(record)) == {
@@ -248,6 +262,7 @@ def test_the_receipt_has_the_documented_shape():
         "silent_death_costs_s": 1800.0,
         "end_sound": True,
         "newest_sound": "a.pt",
+        "leftovers": [{"name": "c.tmp", "bytes": 7}],
         "compared_with_no_us": {"writes": 8, "write_s": 330.0, "silent_death_costs_s": 1800.0},
     }
 

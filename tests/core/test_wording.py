@@ -13,7 +13,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import CopyStatus
+from ckpt_governor.facts import CopyStatus, Leftover
 from ckpt_governor.ledger import Decision, Verdict, Write
 from ckpt_governor.prices import price_table
 from ckpt_governor.receipt import Compared, Receipt
@@ -216,6 +216,13 @@ def test_a_receipt_is_that_of_the_documentation():
         "  15:58:40  train.end     40s  sound  step-2400.pt\n"
         "  refused   1 no-time\n"
         "  a silent death would have cost at most 30m"
+    )
+
+
+def test_a_receipt_names_what_dead_writes_have_left():
+    left = (Leftover(name="a\n.tmp", bytes=5), Leftover(name="b.tmp", bytes=1_200_000))
+    assert "  leftover  a\\x0a.tmp (5 B), b.tmp (1.2 MB), 1.2 MB in all\n" in receipt_text(
+        evolve(FULL, leftovers=left), clock
     )
 
 

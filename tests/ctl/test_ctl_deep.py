@@ -59,7 +59,8 @@ def test_the_record_is_as_the_interface_says(ctl, unit):
     path = put(unit.path, "step-1.pt")
     said = ctl("copies", unit.path, "--deep", "--json")
     record = said.record
-    assert list(record) == ["v", "unit", "copies", "leftovers", "dangling", "newest_sound", "bytes_per_s"]
+    keys = ["v", "unit", "copies", "leftovers", "leftover_bytes", "dangling", "newest_sound", "bytes_per_s"]
+    assert list(record) == keys
     assert record["copies"][0]["deep"] == {
         "status": "sound",
         "why": None,

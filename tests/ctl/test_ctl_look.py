@@ -35,7 +35,7 @@ def test_every_copy_is_shown_as_the_interface_says(ctl, unit):
     put_copy(unit.path, "step-400.safetensors.tmp", keep=300, age_s=OLD_S)
     said = ctl("copies", unit.path, "--json")
     record = said.record
-    assert list(record) == ["v", "unit", "copies", "leftovers", "dangling", "newest_sound"]
+    assert list(record) == ["v", "unit", "copies", "leftovers", "leftover_bytes", "dangling", "newest_sound"]
     assert record["unit"] == str(unit.path)
     assert [list(copy) for copy in record["copies"]] == [
         ["name", "format", "step", "bytes", "status", "why", "seen_at", "captured_at"]
@@ -102,6 +102,34 @@ def test_a_copy_that_has_no_end_to_check_is_judged_by_how_long_it_was_quiet(ctl,
     then = time.time() - age_s
     os.utime(path, (then, then))
     assert [copy["status"] for copy in ctl("copies", unit.path, "--json").record["copies"]] == [status]
+
+
+@pytest.mark.parametrize(
+    ("settle", "alive", "status"),
+    [
+        pytest.param(
+            {"broken_s": 5.0, "sound_s": 2.0}, True, "broken", id="a living governor waits for less"
+        ),
+        pytest.param(
+            {"broken_s": 900.0, "sound_s": 2.0}, True, "writing", id="a living governor waits for more"
+        ),
+        pytest.param({"broken_s": 5.0, "sound_s": 2.0}, False, "writing", id="the governor has stopped"),
+        pytest.param({"broken_s": -5.0, "sound_s": "2"}, True, "writing", id="nonsense"),
+        pytest.param([5.0], True, "writing", id="no object"),
+        pytest.param(None, True, "writing", id="a governor that does not say it"),
+    ],
+)
+def test_a_living_governor_says_how_long_a_copy_must_be_quiet(ctl, unit, settle, alive, status):
+    put_copy(unit.path, "step-1.safetensors", keep=2000, age_s=60.0)
+    put_state(unit, settle=settle, governor={"id": "host-1-1", "version": "0.1.0", "alive": alive})
+    assert [copy["status"] for copy in ctl("copies", unit.path, "--json").record["copies"]] == [status]
+
+
+def test_the_settle_time_of_a_running_governor_is_in_its_state(ctl, unit, govern):
+    govern("--settle", "2s")
+    assert unit.state()["settle"] == {"broken_s": 2.0, "sound_s": 2.0}
+    put_copy(unit.path, "step-1.safetensors", keep=2000, age_s=60.0)
+    assert [copy["status"] for copy in ctl("copies", unit.path, "--json").record["copies"]] == ["broken"]
 
 
 def test_an_old_time_on_a_copy_that_still_grows_deceives_nobody(ctl, unit, monkeypatch):
@@ -257,7 +285,7 @@ def test_a_unit_is_shown_as_the_interface_says(ctl, unit, govern, train):
     assert list(said.record) == ["v", "units"]
     (record,) = said.record["units"]
     keys = ["unit", "owner", "blind", "newest_sound", "unsaved_s", "request", "no_us_s", "with_us_s"]
-    assert list(record) == keys
+    assert list(record) == [*keys, "leftover_bytes"]
     assert record["unit"] == str(unit.path)
     assert record["owner"] == unit.state()["governor"]["id"]
     assert record["newest_sound"] == unit.copies()[0]

@@ -378,7 +378,8 @@ def test_a_copy_that_lies_loose_in_the_unit_is_one_copy(tmp_path):
     sighting = only(tmp_path)
     assert (sighting.format, sighting.structure, sighting.why) == ("dcp", COMPLETE, "")
     (tmp_path / ".metadata").rename(tmp_path / ".metadata.tmp")
-    assert only(tmp_path).structure is INCOMPLETE
+    both = {one.name: (one.structure, one.temporary) for one in seen(tmp_path).values()}
+    assert both == {sighting.name: (INCOMPLETE, False), ".metadata.tmp": (INCOMPLETE, True)}
 
 
 def test_a_loose_copy_is_judged_anew_when_its_index_comes(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from libraries.folders import (
     SHARES,
@@ -12,6 +14,9 @@ from libraries.folders import (
     assert_whole,
     seen,
 )
+from watching import Watched
+
+from ckpt_governor.facts import CopyStatus, Structure
 
 pytestmark = [
     pytest.mark.library("orbax"),
@@ -165,6 +170,43 @@ def test_what_is_cut_or_missing_where_it_can_be_told_is_seen(tmp_path, ocdbt, za
         return not chunk or file.endswith(("zarr.json", ".zarray"))
 
     print(f"\nOrbax, ocdbt {ocdbt}, zarr3 {zarr3}: {assert_caught(tmp_path, 'step_7', spared=spared)}")
+
+
+def test_whatever_is_lost_after_a_copy_was_sound_is_missed(tmp_path):
+    import orbax.checkpoint
+
+    unit = Watched(tmp_path)
+    with orbax.checkpoint.CheckpointManager(tmp_path) as manager:
+        manager.save(5, args=orbax.checkpoint.args.StandardSave(state()))
+    assert unit.pass_s(2)["5"] == (CopyStatus.SOUND, "")
+    files = sorted(file for file in (tmp_path / "5").rglob("*") if file.is_file())
+    assert any("ocdbt.process_0/d" in str(file) for file in files)
+    for file in files:
+        data = file.read_bytes()
+        for spoil in (lambda file=file: os.truncate(file, file.stat().st_size // 2), file.unlink):
+            spoil()
+            status, why = unit.pass_s(31)["5"]
+            kept = file.name == "commit_success.txt"  # a text beside the time of the commit
+            assert (status is CopyStatus.BROKEN) is not kept, (file, why)
+            file.write_bytes(data)
+            assert unit.pass_s(2)["5"] == (CopyStatus.SOUND, "")
+    (tmp_path / "5" / "_CHECKPOINT_METADATA").unlink()
+    assert Watched(tmp_path).pass_s(31)["5"] == (CopyStatus.BROKEN, "it has no _CHECKPOINT_METADATA")
+
+
+@pytest.mark.parametrize("how", ["standard", "newer"])
+def test_every_copy_tells_the_time_of_its_commit_and_lacks_it_when_it_is_gone(tmp_path, how):
+    import orbax.checkpoint
+    from orbax.checkpoint import v1
+
+    if how == "standard":
+        with orbax.checkpoint.StandardCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / "step_7", state())
+    else:
+        v1.save_pytree(tmp_path / "step_7", state())
+    assert_whole(tmp_path, "orbax", {"step_7": 7})
+    (tmp_path / "step_7" / "_CHECKPOINT_METADATA").unlink()
+    assert seen(tmp_path)["step_7"].structure is Structure.INCOMPLETE
 
 
 MANAGER = """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+from formats.making_folders import orbax_step
 from process import jobs
 from process.harness import wait_until
 
@@ -90,3 +93,43 @@ def test_a_job_that_dies_in_its_last_write_leaves_an_end_without_a_copy(unit, go
     broken = cut_a_write(unit, job)
     governor.said("repair", patience_s=60)
     assert f"{broken} is broken" in unit.decisions("repair")[0]["text"]
+
+
+def test_what_a_dead_write_has_left_is_named_once_and_in_the_receipt(unit, govern):
+    governor = govern("--settle", "1s")
+    (unit.path / ".tmpAbC123").write_bytes(bytes(5000))
+    (unit.path / "tmp-checkpoint-9").mkdir()
+    (unit.path / "tmp-checkpoint-9" / "config.json").write_text("{}")
+    line = governor.said("unknown", "leftover")
+    assert ".tmpAbC123 (5.0 kB)" in line
+    unit.looked_at()
+    unit.looked_at()
+    assert "tmp-checkpoint-9 (2 B)" in "".join(governor.lines("unknown", "leftover"))
+    assert 1 <= len(governor.lines("unknown", "leftover")) <= 2
+    governor.send(signal.SIGINT)
+    assert governor.ended() == 0
+    assert {left["name"]: left["bytes"] for left in unit.receipt()["leftovers"]} == {
+        ".tmpAbC123": 5000,
+        "tmp-checkpoint-9": 2,
+    }
+    assert "5.0 kB in all" in governor.receipt()
+
+
+def test_the_newest_copy_that_loses_a_file_later_is_reported_and_repaired_also_after_a_restart(unit, govern):
+    governor = govern("--settle", "2s", "--stay")
+    for step in (100, 200):
+        orbax_step(unit.path / str(step))
+        wait_until(
+            lambda step=step: unit.state()["newest"] and unit.state()["newest"]["name"] == str(step),
+            "the copy was never seen",
+        )
+    unit.looked_at()
+    governor.send(signal.SIGINT)
+    assert governor.ended() == 0
+    (unit.path / "200" / "default" / "ocdbt.process_0" / "d" / "1946ed4af3029822be096ca00b2d3bff").unlink()
+    line = govern("--settle", "2s", "--stay").said("repair")
+    assert (
+        "200 is broken: default/ocdbt.process_0/d/1946ed4af3029822be096ca00b2d3bff is missing since it was"
+        in line
+    )
+    assert "the last sound copy is 100" in line
