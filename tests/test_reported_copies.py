@@ -14,10 +14,12 @@ import pytest
 from formats.making import torch_zip
 from formats.making_distributed import TWO_RANKS, write_dcp, write_deepspeed
 from formats.making_folders import orbax_step, trainer_step
-from watching import Watched
+from governed import Governed
+from watching import NOW_S, Watched
 
-from ckpt_governor.copies import newest, newest_sound
 from ckpt_governor.facts import CopyStatus
+from ckpt_governor.observe.copies import CopyScanner
+from ckpt_governor.pointers import LAG_S
 
 SOUND, WRITING, BROKEN, UNKNOWN = CopyStatus.SOUND, CopyStatus.WRITING, CopyStatus.BROKEN, CopyStatus.UNKNOWN
 BIG = torch_zip({"data.pkl": b"\x80\x02}q\x00.", "data/0": bytes(range(256)) * 400})
@@ -28,53 +30,88 @@ def unit(tmp_path):
     return Watched(tmp_path)
 
 
+@pytest.fixture
+def governed(tmp_path):
+    """Begins a governor over the unit."""
+    begun = []
+
+    def begin(**settings):
+        begun.append(Governed(tmp_path, **settings))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.unit.release()
+
+
 def statuses(unit, seconds=1):
     return {name: status for name, (status, _) in unit.pass_s(seconds).items()}
 
 
-def test_a_pointer_to_a_copy_that_is_still_flushed_makes_neither_sound_nor_broken(unit):
+def test_a_copy_that_is_still_flushed_is_neither_repaired_nor_the_newest_sound_one(governed):
     """KempnerForge #102: latest was moved while the shards were still on their way."""
+    unit = governed()
     write_dcp(unit.path / "step_100", TWO_RANKS)
     unit.pass_s(1)
+    unit.drop("risk.preempt")
+    assert unit.pass_s(2) == [("save", "risk.preempt")]
     folder = unit.path / "step_200"
     folder.mkdir()
     (unit.path / "latest").symlink_to("step_200")
-    for count in range(1, 60):
+    for count in range(1, 200):
         for shard, items in TWO_RANKS.items():
-            (folder / shard).write_bytes(b"".join(items)[: 5 * count])
-        assert statuses(unit) == {"step_100": SOUND, "step_200": WRITING}
-    assert newest_sound(unit.copies).name == "step_100"
+            (folder / shard).write_bytes(b"".join(items)[:count])
+        assert unit.pass_s(2) == []
+        assert unit.statuses() == {"step_100": SOUND, "step_200": WRITING}
+    assert unit.newest() == ("step_200", "step_100")
+    look = CopyScanner(str(unit.path)).look(NOW_S, 0.0)
+    assert {sighting.name: sighting.also for sighting in look.sightings}["step_200"] == ("latest",)
     write_dcp(folder, TWO_RANKS)
-    assert statuses(unit)["step_200"] is SOUND
-
-
-def test_a_trainer_s_copy_that_was_killed_is_broken_and_the_one_before_is_the_newest_sound_one(unit):
-    """transformers #35782, #35525: automatic resuming took the newer one, and died."""
-    trainer_step(unit.path / "checkpoint-500")
     unit.pass_s(1)
+    assert (unit.newest(), unit.ack("risk.preempt")) == (("step_200", "step_200"), "served")
+
+
+def test_a_trainer_s_copy_that_was_killed_is_repaired_and_staleness_counts_from_the_one_before(governed):
+    """transformers #35782, #35525: automatic resuming took the newer one, and died."""
+    unit = governed(with_us="10m", settle_s=30.0)
+    trainer_step(unit.path / "checkpoint-500")
+    unit.pass_s(200)
     trainer_step(unit.path / "checkpoint-1000", state=False)
     for name in ("optimizer.pt", "rng_state.pth"):
         (unit.path / "checkpoint-1000" / name).unlink()
-    assert statuses(unit) == {"checkpoint-500": SOUND, "checkpoint-1000": WRITING}
-    assert statuses(unit, 31) == {"checkpoint-500": SOUND, "checkpoint-1000": BROKEN}
-    assert newest_sound(unit.copies).name == "checkpoint-500"
+    assert unit.pass_s(29) == []
+    assert unit.statuses() == {"checkpoint-500": SOUND, "checkpoint-1000": WRITING}
+    unit.pass_s(5)
+    assert unit.statuses() == {"checkpoint-500": SOUND, "checkpoint-1000": BROKEN}
+    assert unit.newest() == ("checkpoint-1000", "checkpoint-500")
+    (text,) = unit.texts("repair")
+    assert text.startswith("checkpoint-1000 is broken: ")
+    assert "; the last sound copy is checkpoint-500" in text
+    unit.pass_s(300)
+    assert unit.unit.ledger.run.stalest_s >= 530  # and not the 330 since the other one appeared
 
 
-@pytest.mark.parametrize("shift_s", [-7200.0, 86400.0 * 365 * 60], ids=["set back", "far in the future"])
-def test_times_that_a_file_system_fakes_do_not_decide_which_copy_is_the_newest(unit, shift_s):
+@pytest.mark.parametrize(
+    ("name", "shift_s"),
+    [("checkpoint-1000", -7200.0), ("checkpoint-800", 86400.0), ("checkpoint-1000", 86400.0)],
+    ids=["the newest set back", "the older one in the future", "the newest in the future"],
+)
+def test_times_that_a_file_system_fakes_decide_neither_order_nor_age(governed, tmp_path, name, shift_s):
     """transformers #26961: the newest copy was deleted as the oldest."""
     for step in (800, 1000):
-        trainer_step(unit.path / f"checkpoint-{step}")
-    faked = unit.path / ("checkpoint-1000" if shift_s < 0 else "checkpoint-800")
-    for path in (*faked.iterdir(), faked):
+        trainer_step(tmp_path / f"checkpoint-{step}")
+    for path in (*(tmp_path / name).iterdir(), tmp_path / name):
         os.utime(path, (path.stat().st_mtime + shift_s,) * 2)
+    unit = governed(with_us="10m")
     unit.pass_s(1)
-    assert newest(unit.copies).name == newest_sound(unit.copies).name == "checkpoint-1000"
-    trainer_step(unit.path / "checkpoint-1200")
-    for path in (unit.path / "checkpoint-1200").iterdir():
+    assert unit.newest() == ("checkpoint-1000", "checkpoint-1000")
+    assert unit.pass_s(440) == []  # the window counts from the governor's begin: not from two hours ago
+    assert ("save", "window") in unit.pass_s(200)  # and not from tomorrow
+    trainer_step(tmp_path / "checkpoint-1200")
+    for path in (tmp_path / "checkpoint-1200").iterdir():
         os.utime(path, (1000.0, 1000.0))
-    unit.pass_s(1)
-    assert newest_sound(unit.copies).name == "checkpoint-1200"
+    assert unit.pass_s(440) == []
+    assert unit.newest() == ("checkpoint-1200", "checkpoint-1200")
 
 
 def test_a_staging_folder_that_is_renamed_all_the_time_is_no_copy_and_stops_no_look(unit):
@@ -92,7 +129,7 @@ def test_a_staging_folder_that_is_renamed_all_the_time_is_no_copy_and_stops_no_l
     thread = threading.Thread(target=rename)
     thread.start()
     try:
-        for _ in range(500):
+        for _ in range(2000):
             unit.pass_s(1)
             assert all(copy.status is not BROKEN for copy in unit.copies)
             assert all(copy.temporary for copy in unit.copies if copy.name == "tmp-checkpoint-49")
@@ -101,66 +138,115 @@ def test_a_staging_folder_that_is_renamed_all_the_time_is_no_copy_and_stops_no_l
         thread.join()
 
 
-def test_a_link_to_itself_is_told_and_the_real_copies_are_judged(unit):
+def test_a_link_to_itself_is_told_once_and_the_real_copies_are_judged(governed):
     """Lightning #21110: last.ckpt pointed to last.ckpt."""
+    unit = governed()
     (unit.path / "epoch=3.ckpt").write_bytes(torch_zip())
     (unit.path / "last.ckpt").symlink_to("last.ckpt")
-    assert statuses(unit, 6) == {"epoch=3.ckpt": SOUND}
-    assert unit.dangling == (("last.ckpt", "last.ckpt"),)
+    assert unit.pass_s(60) == [("unknown", "copies")]
+    assert unit.texts("unknown") == ["last.ckpt points to last.ckpt, which is not there"]
+    assert unit.statuses() == {"epoch=3.ckpt": SOUND}
 
 
-def test_a_file_of_the_right_size_whose_index_is_zeroed_is_not_sound(unit):
+def test_a_file_of_the_right_size_whose_index_is_zeroed_is_repaired(governed):
     """Lightning #21431: unreadable at once after the save, with nothing to be seen by its size."""
-    good = torch_zip()
-    at = good.rindex(b"PK\1\2")
+    unit = governed(settle_s=30.0)
     path = unit.path / "epoch=3.ckpt"
-    path.write_bytes(good[:at] + bytes(64) + good[at + 64 :])
-    assert path.stat().st_size == len(good)
-    assert statuses(unit, 31) == {"epoch=3.ckpt": BROKEN}
+    path.write_bytes(BIG)
+    unit.pass_s(1)
+    assert unit.statuses() == {path.name: SOUND}
+    found, at = path.stat(), BIG.rindex(b"PK\1\2")
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(64))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (found.st_size, found.st_mtime_ns)
+    assert ("repair", "broken") in unit.pass_s(40)
+    assert unit.statuses() == {path.name: BROKEN}
+    unit.unit.release()
+    after = Governed(unit.path, settle_s=30.0)
+    after.pass_s(40)
+    assert after.statuses() == {path.name: BROKEN}
+    assert after.newest() == (path.name, "")
+    after.unit.release()
 
 
-def test_half_a_file_is_being_written_while_it_grows_and_broken_once_it_is_quiet(unit):
+def test_half_a_file_is_being_written_while_it_grows_and_repaired_once_it_is_quiet(governed):
     """Lightning #688, #19970: a kill in the middle of a write."""
+    unit = governed(settle_s=30.0)
     (unit.path / "a.ckpt").write_bytes(BIG)
     unit.pass_s(1)
     for percent in range(2, 61):
         (unit.path / "b.ckpt").write_bytes(BIG[: len(BIG) * percent // 100])
-        assert statuses(unit)["b.ckpt"] is WRITING
-    assert statuses(unit, 29)["b.ckpt"] is WRITING
-    assert statuses(unit, 2)["b.ckpt"] is BROKEN
-    assert newest_sound(unit.copies).name == "a.ckpt"
+        assert unit.pass_s(1) == []
+        assert unit.statuses()["b.ckpt"] is WRITING
+    assert unit.pass_s(29) == []
+    assert ("repair", "broken") in unit.pass_s(2)
+    assert unit.statuses() == {"a.ckpt": SOUND, "b.ckpt": BROKEN}
+    assert unit.newest() == ("b.ckpt", "a.ckpt")
 
 
-def test_a_copy_that_a_full_disk_cut_is_broken_and_the_other_stays_the_newest_sound_one(unit):
-    """ultralytics #5793: the disk was full in the middle of last.pt."""
-    (unit.path / "best.pt").write_bytes(BIG)
-    unit.pass_s(1)
-    (unit.path / "last.pt").write_bytes(BIG[: len(BIG) * 3 // 5])
-    assert statuses(unit, 32) == {"best.pt": SOUND, "last.pt": BROKEN}
-    assert newest_sound(unit.copies).name == "best.pt"
-
-
-def test_steps_may_go_back_after_a_failed_save(unit):
+def test_steps_may_go_back_after_a_failed_save(governed):
     """maxtext #5260: the failed save stayed in the list, and later, lower steps were refused in silence."""
+    unit = governed(settle_s=30.0)
     orbax_step(unit.path / "1800")
     unit.pass_s(1)
     orbax_step(unit.path / "1820")
     for mark in ("commit_success.txt", "_CHECKPOINT_METADATA"):
         (unit.path / "1820" / mark).unlink()
-    assert statuses(unit, 32) == {"1800": SOUND, "1820": BROKEN}
-    assert newest_sound(unit.copies).name == "1800"
-    orbax_step(unit.path / "1620")
-    assert statuses(unit)["1620"] is SOUND
-    assert newest(unit.copies).name == newest_sound(unit.copies).name == "1620"
+    assert ("repair", "broken") in unit.pass_s(32)
+    assert unit.statuses() == {"1800": SOUND, "1820": BROKEN}
+    assert unit.newest() == ("1820", "1800")
+    for step in (1615, 1620):
+        unit.drop(f"risk.request.{step}")
+        unit.pass_s(2)
+        orbax_step(unit.path / f"{step}")
+        unit.pass_s(2)
+        assert unit.newest() == (f"{step}", f"{step}")
+        assert unit.ack(f"risk.request.{step}") == "served"
+    assert len(unit.texts("repair")) == 1
 
 
-def test_a_copy_whose_tracker_was_never_written_is_sound(unit):
+def test_a_copy_whose_tracker_was_never_written_is_sound_and_told_once(governed, tmp_path):
     """verl #7952: resuming began at 0, because the asynchronous save never wrote the tracker."""
-    write_deepspeed(unit.path / "mine" / "global_step_100")
-    write_deepspeed(unit.path / "other" / "global_step_100")
-    (unit.path / "other" / "latest_checkpointed_iteration.txt").write_text("100")
-    assert statuses(unit, 6)["mine/global_step_100"] is SOUND
-    assert statuses(unit)["other/global_step_100"] is SOUND
+    write_deepspeed(tmp_path / "other" / "global_step_90")
+    (tmp_path / "other" / "latest_checkpointed_iteration.txt").write_text("90")
+    unit = governed(with_us="10m")
+    unit.pass_s(1)
+    write_deepspeed(tmp_path / "mine" / "global_step_100")
+    (tmp_path / "mine" / "global_step_100" / "mp_rank_00_model_states.pt").write_bytes(BIG)
+    assert unit.pass_s(int(LAG_S)) == []
+    assert unit.pass_s(350) == [("unknown", "copies")]
+    assert unit.texts("unknown") == [
+        "mine has no latest_checkpointed_iteration.txt, as other has:"
+        " a job may not find mine/global_step_100, which is sound"
+    ]
+    assert unit.newest() == ("mine/global_step_100", "mine/global_step_100")
+    assert unit.unit.ledger.run.stalest_s < 420  # it counts from that copy
+
+
+def test_a_tracker_that_comes_late_is_not_told(governed, tmp_path):
+    write_deepspeed(tmp_path / "other" / "global_step_90")
+    (tmp_path / "other" / "latest").write_text("global_step_90")
+    unit = governed()
+    unit.pass_s(1)
+    write_deepspeed(tmp_path / "mine" / "global_step_100")
+    (tmp_path / "mine" / "global_step_100" / "mp_rank_00_model_states.pt").write_bytes(BIG)
+    unit.pass_s(int(LAG_S) - 5)
+    (tmp_path / "mine" / "latest").write_text("global_step_100")
+    assert unit.pass_s(300) == []
+
+
+def test_staleness_runs_from_the_governor_s_begin_and_not_from_the_age_of_a_copy(governed, tmp_path):
+    """NeMo #14718: every resume saved after one step."""
+    write_dcp(tmp_path / "step_100", TWO_RANKS)
+    for path in (*(tmp_path / "step_100").iterdir(), tmp_path / "step_100"):
+        os.utime(path, (path.stat().st_mtime - 3 * 3600,) * 2)
+    unit = governed(with_us="10m")
+    unit.pass_s(1)
+    assert unit.statuses() == {"step_100": SOUND}
+    assert unit.pass_s(440) == []
+    assert unit.pass_s(200)[0] == ("save", "window")
 
 
 def test_a_copy_that_retention_deletes_while_the_next_is_written_breaks_nothing(unit):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from contextlib import suppress
 
 import pytest
+from formats.making import torch_zip
 from process.harness import Unit, wait_until
 
 pytestmark = pytest.mark.needs_root
@@ -16,11 +18,12 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def small_unit(tmp_path):
-    """A unit on a volume of 8 MiB."""
+def small_unit(tmp_path, request):
+    """A unit on a volume of 8 MiB, or of as many as the test says."""
     path = tmp_path / "volume"
     path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], check=True)
+    size = f"size={getattr(request, 'param', 8)}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(path)], check=True)
     yield Unit(tmp_path, path)
     subprocess.run(["umount", "-l", str(path)], check=True)
 
@@ -107,3 +110,27 @@ def test_a_governor_that_cannot_write_its_state_goes_on_when_it_can_again(small_
     job.wrote(1)
     wait_until(lambda: unit.ack("risk.preempt") == "served", "the notice was never acknowledged")
     assert len(governor.lines("unknown", "blind")) == 1
+
+
+@pytest.mark.parametrize("small_unit", [12], indirect=True)
+def test_no_write_is_asked_for_after_one_that_the_volume_cut_and_the_older_copy_stays_sound(
+    small_unit, govern
+):
+    """ultralytics #5793: the volume was full in the middle of last.pt, which could not be read then."""
+    unit = small_unit
+    governor = govern("--settle", "1s", of=unit)
+    whole = torch_zip({"data.pkl": b"\x80\x02}q\x00.", "data/0": b"w" * (5 * MIB)})
+    (unit.path / "best.pt").write_bytes(whole)
+    wait_until(lambda: (unit.state()["newest"] or {}).get("sound"), "best.pt was never judged")
+    (unit.path / "last.pt").write_bytes(whole[: 3 * MIB])
+    line = governor.said("skip", "no-space")
+    assert re.search(r"broken: a copy needs [\d.]+ MB, [\d.]+ MB free", line)
+    unit.drop("risk.request")
+    wait_until(lambda: len(governor.lines("skip", "no-space")) > 1, "the request was not refused")
+    unit.looked_at()
+    newest = unit.state()["newest"]
+    assert (newest["name"], newest["sound"], unit.nothing_is_asked()) == ("last.pt", False, True)
+    assert (governor.lines("save"), governor.lines("repair")) == ([], [])
+    governor.send(signal.SIGINT)
+    assert governor.ended() == 0
+    assert unit.receipt()["newest_sound"] == "best.pt"
