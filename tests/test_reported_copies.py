@@ -17,6 +17,7 @@ from formats.making_folders import orbax_step, trainer_step
 from governed import Governed
 from watching import NOW_S, Watched
 
+from ckpt_governor.copies import newest_sound
 from ckpt_governor.facts import CopyStatus
 from ckpt_governor.observe.copies import CopyScanner
 from ckpt_governor.pointers import LAG_S
