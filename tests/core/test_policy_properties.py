@@ -118,10 +118,31 @@ JOINED_WHILE_THE_VOLUME_IS_FULL = Plan(
     ),
 )
 
+ANSWER_FOUND_BROKEN_AFTER_A_RESTART = Plan(
+    seed=2,
+    horizon_s=500.0,
+    poll_s=2.0,
+    with_us_s=None,
+    write_s=(10.0, 20.0),
+    gap_s=(1.0, 4.0),
+    knows=False,
+    style="temporary",
+    own_every_s=45.0,
+    identified=False,
+    events=(
+        Event(at_s=82.0, does="drop", amount=0.0, name=0),
+        Event(at_s=48.0, does="pause job", amount=70.0, name=0),
+        Event(at_s=165.0, does="kill governor", amount=0.0, name=0),
+        Event(at_s=168.0, does="start governor", amount=0.0, name=0),
+        Event(at_s=84.0, does="cut", amount=0.0, name=0),
+    ),
+)
+
 
 @some(50)
 @given(histories(*announcements, *troubles))
 @example(JOINED_WHILE_THE_VOLUME_IS_FULL)
+@example(ANSWER_FOUND_BROKEN_AFTER_A_RESTART)
 def test_no_history_breaks_an_invariant(plan):
     assert World(plan).run().looks > 0
 

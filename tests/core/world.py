@@ -732,9 +732,13 @@ class World:
                 assert not answered, f"2: {cause.key} is asked for, {other.key} was served"
 
     def _check_restart(self, former: Ledger, ledger: Ledger, world: Observation) -> None:
-        """5: an open request outlives the governor while what it was issued for is open."""
+        """5: an open request outlives the governor while what it was issued for is open.
+
+        A broken answer ends it, also when it is found out at the first look: then a write that has begun serves it.
+        """
         resumes, self.resumes = self.resumes, None
-        if resumes is None or world.blind:
+        broke = any(serial < 0 for serial in set(ledger.judged) - set(former.judged))
+        if resumes is None or world.blind or broke:
             return
         still = {cause.key for cause in former.causes if cause.state is CauseState.ASKED}
         open_now = {cause.key for cause in ledger.causes if cause.key in still and cause.open}
