@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ckpt_governor.facts import Copy, CopyStatus, Leftover, Sighting, Structure
+from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
 from ckpt_governor.sizes import too_small
 
 COPIES_MAX = 256
@@ -112,16 +112,6 @@ def newest_sound(copies: Iterable[Copy]) -> Copy | None:
 def being_written(copies: Iterable[Copy]) -> tuple[Copy, ...]:
     """The writes in progress, oldest first, under temporary names or final ones."""
     return tuple(copy for copy in copies if copy.status is CopyStatus.WRITING and copy.why != BEING_DELETED)
-
-
-def leftovers_of(copies: Iterable[Copy]) -> tuple[Leftover, ...]:
-    """Name and bytes of the temporaries of dead writes."""
-    return tuple(Leftover(name=copy.name, bytes=copy.bytes) for copy in leftovers(copies))
-
-
-def leftovers(copies: Iterable[Copy]) -> tuple[Copy, ...]:
-    """The temporaries of dead writes: they have names and bytes, and count as no copy."""
-    return tuple(copy for copy in copies if copy.temporary and copy.status is CopyStatus.UNKNOWN)
 
 
 # Which sighting is which copy

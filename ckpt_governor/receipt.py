@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from ckpt_governor.copies import leftovers_of
 from ckpt_governor.facts import Leftover
 from ckpt_governor.ledger import Ledger, Write
+from ckpt_governor.leftovers import leftovers_of
 
 
 @frozen(kw_only=True)

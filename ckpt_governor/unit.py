@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from ckpt_governor import __version__
 from ckpt_governor.announce import Announcer
 from ckpt_governor.conditions import Condition
-from ckpt_governor.copies import follow, leftovers_of, newest_sound
+from ckpt_governor.copies import follow, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.estimate import costs, settle
 from ckpt_governor.facts import CopyStatus, Job, Moment, Notice, Observation, Trouble
@@ -20,6 +20,7 @@ from ckpt_governor.files import Paths, make_control, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
 from ckpt_governor.judge import copies_that_matter, with_moments
 from ckpt_governor.ledger import OPEN_STATES, CauseState, Edge, Ledger, Run, shifted
+from ckpt_governor.leftovers import leftovers_of
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.numbersfile import NumbersFile

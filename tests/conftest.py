@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -35,7 +36,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In CI, count the skips."""
+    """In CI, count the skips. And wherever this runs, let Ctrl-C end what a test starts: a shell that starts the tests in
+    the background has them ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CKPT_GOVERNOR_CI") == "1":
         listed = os.environ.get("CKPT_GOVERNOR_ALLOWED_SKIPS", "").split(",")
         config.pluginmanager.register(UnexpectedSkips(tuple(word.strip() for word in listed if word.strip())))

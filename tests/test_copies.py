@@ -10,11 +10,11 @@ from ckpt_governor.copies import (
     Settle,
     being_written,
     follow,
-    leftovers,
     newest,
     newest_sound,
 )
 from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
+from ckpt_governor.leftovers import leftovers
 
 SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 SOUND, WRITING, BROKEN, UNKNOWN = CopyStatus.SOUND, CopyStatus.WRITING, CopyStatus.BROKEN, CopyStatus.UNKNOWN

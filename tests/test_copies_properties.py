@@ -6,8 +6,9 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ckpt_governor.copies import COPIES_MAX, Settle, being_written, follow, leftovers, newest, newest_sound
+from ckpt_governor.copies import COPIES_MAX, Settle, being_written, follow, newest, newest_sound
 from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
+from ckpt_governor.leftovers import leftovers
 
 SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 NAMES = ("step_1", "step_2", "step_3", "last", "step_2.tmp", "x.tmp")

@@ -28,6 +28,7 @@ PURE = {
     "intake",
     "judge",
     "ledger",
+    "leftovers",
     "memory",
     "numbers",
     "placement",

@@ -14,7 +14,7 @@ from ckpt_governor import judge
 from ckpt_governor.cli.alive import State, read_state
 from ckpt_governor.cli.view import complain
 from ckpt_governor.conditions import condition_named
-from ckpt_governor.copies import Settle, follow, leftovers, leftovers_of, newest_sound
+from ckpt_governor.copies import Settle, follow, newest_sound
 from ckpt_governor.decide import decide
 from ckpt_governor.durations import format_duration
 from ckpt_governor.estimate import costs, settle
@@ -22,6 +22,7 @@ from ckpt_governor.facts import Copy, CopyStatus, Job, Moment, Notice, Observati
 from ckpt_governor.files import Paths, read_bounded, words_of
 from ckpt_governor.formats import stages_beside
 from ckpt_governor.ledger import Ledger, Run
+from ckpt_governor.leftovers import leftovers, leftovers_of
 from ckpt_governor.memory import parse_ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.numbersfile import NumbersFile
