@@ -54,7 +54,7 @@ def frameworks(session: nox.Session) -> None:
 
 @nox.session(python=[FRAMEWORKS_PYTHON])
 def formats(session: nox.Session) -> None:
-    """The tests that write checkpoints with the real libraries: transformers, lightning, orbax, tensorflow, h5py."""
+    """The tests that write checkpoints with the real libraries, from DeepSpeed to TensorFlow."""
     install(session, "formats")
     session.env.update(
         JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1"

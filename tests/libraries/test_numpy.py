@@ -177,3 +177,12 @@ def test_a_save_that_is_watched_is_whole_only_when_it_is_finished(tmp_path, name
 @pytest.mark.parametrize("share", SHARES)
 def test_a_save_that_is_killed_is_never_whole(tmp_path, name, share):
     assert_a_killed_save_is_never_whole(tmp_path / name, SAVE, share, SAVED_BYTES, loads)
+
+
+def test_an_archive_without_an_array_is_whole_and_every_cut_of_it_is_not(tmp_path):
+    import numpy
+
+    path = tmp_path / "step_3.npz"
+    numpy.savez(path)
+    assert_whole(path, "zip", 3)
+    assert_cuts_are_incomplete(path, least=4)
