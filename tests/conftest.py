@@ -36,8 +36,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In CI, count the skips. And wherever this runs, let Ctrl-C end what a test starts: a shell that starts the tests in
-    the background has them ignore it."""
+    """In CI, count the skips. And wherever this runs, let Ctrl-C end what a test starts: a shell that starts the tests
+    in the background has them ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CKPT_GOVERNOR_CI") == "1":

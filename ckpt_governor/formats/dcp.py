@@ -98,6 +98,11 @@ class Dcp(Format):
         return gathered(chain(shards, plans_of_members(files, _others(files))))
 
 
+def _identity(source: _Source) -> Key:
+    """Whatever its name: many names of one file are one index."""
+    return source.key[1:] if isinstance(source.key, Member) else source.key
+
+
 def _same_index(source: _Source) -> Key:
     """What the names of one file have in common: each index takes its time."""
     return same_file(source.key) if isinstance(source.key, Member) else source.key
@@ -125,7 +130,7 @@ def judge_shards(files: Files) -> Judgement:
     there = {member.name: member for member in files.members}
     doubt = COMPLETE
     for source in sources:
-        index = _INDEXES.get(source.key, source.open, files.check_time)
+        index = _INDEXES.get(_identity(source), source.open, files.check_time)
         if isinstance(index.failure, Cut | Damaged):
             return incomplete(f"{source.name} is {'cut' if isinstance(index.failure, Cut) else 'damaged'}")
         if index.failure is not None:
