@@ -158,6 +158,7 @@ def test_a_copy_whose_tracker_was_never_written_is_sound(unit):
     """verl #7952: resuming began at 0, because the asynchronous save never wrote the tracker."""
     write_deepspeed(unit.path / "mine" / "global_step_100")
     write_deepspeed(unit.path / "other" / "global_step_100")
+    (unit.path / "other" / "global_step_100" / "zero_to_fp32.py").write_text("")  # or they would be one copy
     (unit.path / "other" / "latest_checkpointed_iteration.txt").write_text("100")
     assert statuses(unit, 6)["mine/global_step_100"] is SOUND
     assert statuses(unit)["other/global_step_100"] is SOUND
