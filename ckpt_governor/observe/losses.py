@@ -71,7 +71,7 @@ def lost(kept: Kept, whole: Whole | None) -> str:
 
 
 def _missing(whole: Whole, there: dict[str, Member]) -> list[str]:
-    """The files that are gone; not those with other names now, nor those whose bytes went into new files (a merge)."""
+    """The files that are gone, but for those that have other names now or whose bytes went into new files."""
     gone = {name: size for name, size in whole.parts.items() if name not in there}
     new = Counter(member.bytes for name, member in there.items() if name not in whole.parts)
     for name, size in tuple(gone.items()):
