@@ -372,11 +372,12 @@ def _status(
         return (CopyStatus.UNKNOWN, HALF_DELETED) if dead else (CopyStatus.WRITING, BEING_DELETED)
     incomplete = sighting.structure is Structure.INCOMPLETE
     missing = sighting.why if incomplete else sighting.lost or sighting.lacks or too_small(copy, elders)
-    if incomplete or missing:
+    doubtful = sighting.renewed and missing == sighting.lacks
+    if (incomplete or missing) and not doubtful:
         return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing
-    if sighting.structure is Structure.AMBIGUOUS:
+    if doubtful or sighting.structure is Structure.AMBIGUOUS:
         dead = dead or copy.status is CopyStatus.UNKNOWN
-        return (CopyStatus.UNKNOWN if dead else CopyStatus.WRITING), sighting.why
+        return (CopyStatus.UNKNOWN if dead else CopyStatus.WRITING), missing or sighting.why
     if moment.first:
         quiet_s = moment.now_s - sighting.written_s  # or every restart would wait for copies of last week
     return (CopyStatus.SOUND if quiet_s >= moment.settle.sound_s else CopyStatus.WRITING), sighting.why

@@ -82,6 +82,8 @@ class Sighting:
     """Other names of the same inode, such as ``last.ckpt``."""
     lacks: str = ""
     """What all former copies of its kind had and this one has not, in one clause; empty when nothing."""
+    renewed: bool = False
+    """It has files of kinds that none of them had: whoever saves has changed what is saved, and may not miss it."""
     lost: str = ""
     """What it had when it was sound and has no more, in one clause; empty when nothing."""
 

@@ -10,6 +10,7 @@ from ckpt_governor.facts import Copy, CopyStatus
 SMALL_SHARE = 0.9
 SAME_SIZE_SHARE = 0.02
 
+_DOUBTED = (CopyStatus.BROKEN, CopyStatus.UNKNOWN)
 _NUMBER = re.compile("[0-9]+")
 
 
@@ -21,7 +22,7 @@ def too_small(copy: Copy, elders: Sequence[Copy]) -> str:
     if not sound or copy.bytes >= SMALL_SHARE * (usual := sound[len(sound) // 2]):
         return ""
     last = alike[-1]
-    if last.status is CopyStatus.BROKEN and abs(copy.bytes - last.bytes) <= SAME_SIZE_SHARE * last.bytes:
+    if last.status in _DOUBTED and abs(copy.bytes - last.bytes) <= SAME_SIZE_SHARE * last.bytes:
         return ""  # twice the same small size is the new normal
     return f"{100 * copy.bytes // usual} % of the former copies' bytes"
 

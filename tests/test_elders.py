@@ -147,10 +147,30 @@ def test_weights_that_are_saved_in_another_format_are_not_missed(unit, before, a
         (("pytorch_model.bin", "optimizer.bin"), ("model.safetensors",), "optimizer.bin"),
         (("model.bin", "critic.bin"), ("model.safetensors",), "critic.bin"),
         (("model.bin", "model.safetensors"), ("model.safetensors",), "model.bin"),
-        (("ema/model.bin",), ("model.safetensors",), "ema/model.bin"),
+        (("model.bin", "critic.bin"), ("model.bin", "readme.md"), "critic.bin"),
     ],
 )
 def test_other_weights_are_missed_all_the_same(unit, before, after, lost):
     for number in (100, 200, 300):
         (unit.path / f"checkpoint-{number}" / "ema").mkdir(parents=True)
     assert switched(unit, before, after) == (BROKEN, f"{lost} is missing, which checkpoint-200 has")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (("ema/model.bin",), ("model.safetensors",), "ema/model.bin"),
+        (("model.safetensors",), ("pytorch_model.bin",), "model.safetensors"),
+        (("__0_0.bin", "meta.bin"), ("whole.bin",), "__0_0.bin"),
+    ],
+)
+def test_a_copy_with_new_kinds_of_files_may_be_what_is_saved_from_now_on(unit, before, after, lost):
+    for number in (100, 200, 300, 400):
+        (unit.path / f"checkpoint-{number}" / "ema").mkdir(parents=True)
+    assert switched(unit, before, after) == (
+        CopyStatus.UNKNOWN,
+        f"{lost} is missing, which checkpoint-200 has",
+    )
+    unit.save(400, (*after, "optimizer.pt"))
+    assert unit.pass_s(31)["checkpoint-400"] == (SOUND, "")
+    assert unit.pass_s(60)["checkpoint-300"][0] is CopyStatus.UNKNOWN

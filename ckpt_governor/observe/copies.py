@@ -266,10 +266,10 @@ class CopyScanner:
     def _compare(self, kept: Kept) -> None:
         """With the copies before it, and with itself: what they all had, or it had when it was sound, is missed."""
         place = self._places.all.get(kept.folder)
-        kept.lacks = lacks(kept, place.folders.values() if place is not None else ())
+        kept.lacks, kept.renewed = lacks(kept, place.folders.values() if place is not None else ())
         kept.lost = lost(kept, self._wholes.get(kept.path))
         if kept.shown is not None and (kept.shown.lacks, kept.shown.lost) != (kept.lacks, kept.lost):
-            kept.shown = evolve(kept.shown, lacks=kept.lacks, lost=kept.lost)
+            kept.shown = evolve(kept.shown, lacks=kept.lacks, renewed=kept.renewed, lost=kept.lost)
 
     def _choose_shown(self, now_s: float) -> None:
         """The newest copies and temporaries; a copy that is not shown any more stays so until it changes."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named
 from ckpt_governor.formats.marks import MARKERS
-from ckpt_governor.formats.naming import is_temporary
+from ckpt_governor.formats.naming import OTHER_SUFFIXES, is_temporary, suffix_of
 from ckpt_governor.observe.keeping import Kept
 
 ELDERS_MAX = 3
@@ -30,28 +30,34 @@ def kind_of(name: str) -> str:
     return _NUMBER.sub("#", name)
 
 
-def lacks(kept: Kept, others: Iterable[Kept]) -> str:
-    """In one clause, what all its last elders of its kind had; empty when nothing.
+def lacks(kept: Kept, others: Iterable[Kept]) -> tuple[str, bool]:
+    """In one clause, what all its last elders of its kind had, empty when nothing; and whether it has what none had.
 
-    What the copy right before it lacked as well is missed no more: whoever saves has changed what is saved.
+    What the copy right before it lacked as well is missed no more: whoever saves has changed what is saved. The first
+    copy after such a change cannot be told from one that stopped, but for new kinds of files in it.
     """
     if kept.format is None or kept.mark is None or len(kept.members) > PARTS_MAX:
-        return ""
+        return "", False
     elders = _elders(kept, others)
     full = [elder for elder in elders if not (elder.lacks or elder.lost)][-ELDERS_MAX:]
     if not full:
-        return ""
+        return "", False
     wanted = set.intersection(*(_belonging(elder) for elder in full))
     own = _kinds(kept)
     missing = (wanted & _kinds(elders[-1])) - own
+    new = own - set[str]().union(*map(_kinds, full)) if missing else set()
     if missing:  # the same weights in another format of files are no loss
-        fresh = {role for part in own - set[str]().union(*map(_kinds, full)) if (role := _role(part, _NEWER))}
+        gone = {role for part in missing if (role := _role(part, _OLDER))}
+        fresh = {role for part in new if (role := _role(part, _NEWER))}
         missing = {part for part in missing if _role(part, _OLDER) not in fresh}
+        new = {
+            part for part in new if _role(part, _NEWER) not in gone and suffix_of(part) not in OTHER_SUFFIXES
+        }
     if not missing:
-        return ""
+        return "", False
     part = min(missing)
     name = next(member.name for member in full[-1].members if kind_of(member.name) == part)
-    return f"{name} is missing, which {full[-1].name} has"
+    return f"{name} is missing, which {full[-1].name} has", bool(new)
 
 
 def _elders(kept: Kept, others: Iterable[Kept]) -> list[Kept]:

@@ -31,6 +31,7 @@ class Kept:
         "members",
         "order",
         "path",
+        "renewed",
         "retired",
         "shown",
         "sniffed",
@@ -61,7 +62,7 @@ class Kept:
         """The marks beside it and their times."""
         self.error = ""
         self.judged: Judgement | None = None
-        self.lacks = ""
+        self.lacks, self.renewed = "", False
         """What its elders had and it has not."""
         self.lost = ""
         """What it had when it was sound and has no more."""

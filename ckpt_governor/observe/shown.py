@@ -31,6 +31,7 @@ def sighting_of(kept: Kept, volume_offset_s: float) -> Sighting | None:
         listed_s=kept.listed_ns / 1e9 - volume_offset_s if kept.listed_ns else 0.0,
         temporary=kept.temporary,
         lacks=kept.lacks,
+        renewed=kept.renewed,
         lost=kept.lost,
     )
 
