@@ -6,7 +6,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
-from itertools import islice
 from math import inf
 
 from ckpt_governor.facts import Structure
@@ -55,8 +54,7 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     try:
         if kept.mark is not None:
             kept.mark = listed(kept.path).mark[:2]
-            found = islice(_walk(root, kept.path, "", listed, 0), MEMBERS_MAX)
-            members = tuple(member for member in found if member is not None)
+            members = tuple(_members(root, kept.path, listed))
         else:
             members = tuple(_stats(root, kept))
     except OSError as failure:
@@ -68,8 +66,10 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     new = members != kept.members or error != kept.error
     if new and kept.single and kept.members and members[0].inode != kept.members[0].inode:
         kept.judged = None  # so that a hole of another file is not taken for this one's
-    kept.members, kept.error, kept.listed_ns = members, error, listed_ns
-    kept.written_ns = max((member.mtime_ns for member in members), default=0)
+    kept.error, kept.listed_ns = error, listed_ns
+    if new:
+        kept.members = members
+        kept.written_ns = max((member.mtime_ns for member in members), default=0)
     return new
 
 
@@ -86,28 +86,38 @@ def _stats(root: int, kept: Kept) -> Iterator[Member]:
             yield _member(name, found)
 
 
-def _walk(root: int, path: str, inner: str, list_folder: Lister, depth: int) -> Iterator[Member | None]:
-    """The regular files below a folder, in a fixed order; logs are no part of a copy. None for each folder."""
-    at = join(path, inner)
-    yield None
-    folder = list_folder(at)
-    if folder.parts is None:
-        folder.parts = [name for name in folder.files if not (is_log(name) or is_ignored(name))]
-    for name in folder.parts:
+def _members(root: int, path: str, list_folder: Lister) -> list[Member]:
+    """The regular files below a folder, in a fixed order; logs are no part of a copy.
+
+    This is what a look at an unchanged copy costs, so that it does nothing twice for a file.
+    """
+    found: list[Member] = []
+    todo, seen = [("", 0)], 0
+    while todo and seen + len(found) < MEMBERS_MAX:
+        inner, depth = todo.pop()
+        seen += 1
+        at = join(path, inner)
         try:
-            found = os.stat(f"{at}/{name}", dir_fd=root, follow_symlinks=False)
+            folder = list_folder(at)
         except OSError as error:
-            if gone(error):
+            if inner and gone(error):
                 continue
             raise
-        if stat.S_ISREG(found.st_mode):
-            yield _member(join(inner, name), found)
-    for name in folder.folders if depth < _DEPTH_MAX else ():
-        try:
-            yield from _walk(root, path, join(inner, name), list_folder, depth + 1)
-        except OSError as error:
-            if not gone(error):
+        if folder.parts is None:
+            folder.parts = [name for name in folder.files if not (is_log(name) or is_ignored(name))]
+        before, inner_before = f"{at}/", f"{inner}/" if inner else ""
+        for name in folder.parts[: MEMBERS_MAX - seen - len(found)]:
+            try:
+                there = os.stat(before + name, dir_fd=root, follow_symlinks=False)
+            except OSError as error:
+                if gone(error):
+                    continue
                 raise
+            if stat.S_ISREG(there.st_mode):
+                found.append(_member(inner_before + name, there))
+        if depth < _DEPTH_MAX:
+            todo += [(inner_before + name, depth + 1) for name in reversed(folder.folders)]
+    return found
 
 
 def _member(name: str, found: os.stat_result) -> Member:
