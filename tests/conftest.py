@@ -36,10 +36,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In CI, count the skips. And wherever this runs, let Ctrl-C end what a test starts: a shell that starts the tests
-    in the background has them ignore it."""
+    """In CI, count the skips. And wherever this runs, let a signal end what a test starts: a shell that starts the
+    tests in the background has them ignore Ctrl-C, and nohup has them ignore the hang-up."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(
+            signal.SIGHUP, lambda *_: None
+        )  # a handler is not inherited, and the tests go on themselves
     if os.environ.get("CKPT_GOVERNOR_CI") == "1":
         listed = os.environ.get("CKPT_GOVERNOR_ALLOWED_SKIPS", "").split(",")
         config.pluginmanager.register(UnexpectedSkips(tuple(word.strip() for word in listed if word.strip())))

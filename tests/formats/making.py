@@ -6,13 +6,22 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_named, format_of_file
 from ckpt_governor.formats.deep import check, each_byte_once
-from ckpt_governor.formats.interface import NO_CHECKSUMS, Damage, Format, Judgement, Member, Plan
+from ckpt_governor.formats.interface import (
+    NO_CHECKSUMS,
+    Damage,
+    Format,
+    Judgement,
+    Member,
+    MemberFile,
+    Plan,
+    T,
+)
 from ckpt_governor.formats.manifest import judge_by_manifest, plan_by_manifest
 from ckpt_governor.formats.reading import RegularFile
 
@@ -112,6 +121,14 @@ class Shown:
         """By the word that its name suggests, enough for these tests."""
         word = {".pt": "torch-zip", ".safetensors": "safetensors"}.get(Path(member.name).suffix)
         return judged(word, self.path / member.name) if word else None
+
+    def learn(self, member: Member, reader: Callable[[MemberFile], T]) -> T:
+        """Read anew each time."""
+        with self.open(member.name) as file:
+            return reader(file)
+
+    def check_time(self) -> None:
+        """There is time."""
 
 
 def judged(word: str, path: Path, **more: object) -> Judgement:
