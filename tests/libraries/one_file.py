@@ -19,7 +19,9 @@ from ckpt_governor.observe.copies import CopyScanner
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 SETTLE = Settle(broken_s=30.0, sound_s=10.0)
 SHARES = (0.1, 0.5, 0.9, 0.99)
-_SAY_AND_WAIT = '\nprint("{}", flush=True)\nsys.stdin.readline()\n'
+# A library may print what it likes when it is imported: the words of a job have its output for themselves.
+WORDS_ALONE = 'import os, sys\nwords = os.fdopen(os.dup(1), "w")\nos.dup2(2, 1)\n'
+_SAY_AND_WAIT = '\nprint("{}", file=words, flush=True)\nsys.stdin.readline()\n'
 
 
 def sightings(unit: Path) -> tuple[Sighting, ...]:
@@ -77,7 +79,7 @@ def assert_an_unwritten_tail_is_left_open(path: Path) -> None:
 def saver(path: Path, code: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has run ``code`` up to its line ``SAVE`` and goes on when it is told."""
     before, _, after = code.partition("SAVE\n")
-    told = f"import sys\npath = sys.argv[1]\n{before}{_SAY_AND_WAIT.format('ready')}{after}"
+    told = f"{WORDS_ALONE}path = sys.argv[1]\n{before}{_SAY_AND_WAIT.format('ready')}{after}"
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", told + _SAY_AND_WAIT.format("saved"), str(path)],
         stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from libraries.one_file import Follower
+from libraries.one_file import WORDS_ALONE, Follower
 
 from ckpt_governor.facts import CopyStatus, Structure
 
@@ -68,9 +68,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def ranks_of(unit: Path, code: str, world: int, *words: str) -> Iterator[Ranks]:
     """Ranks that have run ``code`` up to its line ``SAVE``; they end when they have saved."""
-    ready = 'print("ready", file=sys.__stdout__, flush=True), sys.stdin.readline()'
+    ready = 'print("ready", file=words, flush=True), sys.stdin.readline()'
     script = unit.parent / "job.py"
-    script.write_text(code.replace("SAVE", ready), encoding="utf-8")
+    script.write_text(WORDS_ALONE + code.replace("SAVE", ready), encoding="utf-8")
     unit.mkdir(exist_ok=True)
     places = [str(world), str(unit), str(unit.parent / "meet"), *words]
     processes = [
