@@ -59,7 +59,8 @@ def formats(session: nox.Session) -> None:
     session.env.update(
         JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1"
     )
-    session.run("pytest", "-m", "library", *session.posargs)
+    beside = ("-n", "2", "--dist", "loadfile")  # much of it waits for processes; a file shares what it saved
+    session.run("pytest", "-m", "library", *beside, *session.posargs)
 
 
 @nox.session
@@ -142,4 +143,4 @@ def matrix(session: nox.Session) -> None:
     """The suite and the demo against the wheel in Python 3.10 to 3.14, by tox; after --, the environments to run."""
     session.install(*nox.project.dependency_groups(PROJECT, "matrix"))
     chosen = ["-e", ",".join(session.posargs)] if session.posargs else []
-    session.run("tox", "run", *chosen)
+    session.run("tox", "run-parallel", "--parallel", "2", "--parallel-no-spinner", *chosen)
