@@ -371,7 +371,9 @@ def _status(
     if copy.why in _DELETIONS:
         return (CopyStatus.UNKNOWN, HALF_DELETED) if dead else (CopyStatus.WRITING, BEING_DELETED)
     incomplete = sighting.structure is Structure.INCOMPLETE
-    missing = sighting.why if incomplete else sighting.lost or sighting.lacks or too_small(copy, elders)
+    missing = sighting.why if incomplete else sighting.lost or sighting.lacks
+    if not (missing or sighting.ended):
+        missing = too_small(copy, elders)
     doubtful = sighting.renewed and missing == sighting.lacks
     if (incomplete or missing) and not doubtful:
         return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing

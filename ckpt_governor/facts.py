@@ -68,6 +68,8 @@ class Sighting:
     structure: Structure
     why: str
     """One clause for a person; empty when complete."""
+    ended: bool = False
+    """Of what is shapeless: its end was seen in another way, so that its size is no sign."""
     fingerprint: str
     """Changes when a size, an mtime, an inode or the set of member names changed."""
     inode: str

@@ -444,6 +444,12 @@ def test_a_shapeless_copy_that_is_far_smaller_than_the_former_ones_is_broken():
     assert copies[-1].why == "62 % of the former copies' bytes"
 
 
+def test_a_small_copy_whose_parts_all_have_their_ends_is_sound():
+    *whole, small = shapeless_steps(100, 100, 50)
+    copies = follow_one_by_one([*whole, evolve(small, ended=True)])
+    assert [copy.status for copy in copies] == [SOUND, SOUND, SOUND]
+
+
 def test_twice_the_same_small_size_is_the_new_normal():
     copies = follow_one_by_one(shapeless_steps(100, 100, 62, 61))
     assert [copy.status for copy in copies] == [SOUND, SOUND, BROKEN, SOUND]

@@ -224,7 +224,7 @@ def _judge_without_sizes(files: Files, source: _Source, index: Index, why: str) 
         return times
     places = {member.name: Shard(member.bytes) for member in own}
     ends = _judge_ends(files, index, own[:_ENDS_READ_WITHOUT_SIZES_MAX], places)
-    return unchecked(f"{source.name}: {why}") if ends is COMPLETE else ends
+    return _ended(f"{source.name}: {why}") if ends is COMPLETE else ends
 
 
 def _judge_longer(files: Files, member: Member, source: _Source, index: Index) -> Judgement:
@@ -235,7 +235,12 @@ def _judge_longer(files: Files, member: Member, source: _Source, index: Index) -
     more = member.bytes - index.shards[member.name].bytes
     if member.mtime_ns > source.mtime_ns and _written_here(member):
         return incomplete(f"{member.name} is being written over: {more} bytes more than {source.name} tells")
-    return unchecked(f"{member.name} has {more} bytes more than {source.name} tells")
+    return _ended(f"{member.name} has {more} bytes more than {source.name} tells")
+
+
+def _ended(why: str) -> Judgement:
+    """The index comes last: where it stands, the size of all is no sign of anything."""
+    return unchecked(why)._replace(ended=True)
 
 
 def _judge_times(files: Files, source: _Source, index: Index, listed: list[Member]) -> Judgement:
@@ -267,7 +272,7 @@ def _judge_times(files: Files, source: _Source, index: Index, listed: list[Membe
         return incomplete(
             f"it is being written over: {first.name} is {seconds} s newer than its {source.name}"
         )
-    return unchecked(f"{first.name} is newer than its {source.name}")
+    return _ended(f"{first.name} is newer than its {source.name}")
 
 
 def _written_here(member: Member) -> bool:

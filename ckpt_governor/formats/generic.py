@@ -15,6 +15,7 @@ from ckpt_governor.formats.naming import (
     COPY_SUFFIXES,
     certain_steps,
     is_log,
+    is_no_part,
     is_temporary,
     names_a_copy,
     numbered_word,
@@ -93,14 +94,14 @@ class GenericFolder(Format):
         return any(suffix_of(inner) in CONCATENATED_SUFFIXES for inner in files)
 
     def judge(self, files: Files) -> Judgement:
-        wrong, _ = judge_parts(files)
+        wrong, all_tell = judge_parts(files, must_tell=lambda name: not is_no_part(name))
         wrong = wrong or judge_nested(files) or judge_keras_indexes(files)
         if wrong is not None and wrong.structure in (Structure.INCOMPLETE, Structure.UNREADABLE):
             return wrong
         stale = _temporary_is_newest(files)
         if stale:
             return Judgement(Structure.INCOMPLETE, f"a temporary file is its newest: {stale}")
-        return COMPLETE if _marked_done(files) else _SHAPELESS
+        return COMPLETE if _marked_done(files) else _SHAPELESS._replace(ended=all_tell)
 
     def plan(self, files: Files) -> Plan:
         return plan_with_nested(files)

@@ -37,6 +37,8 @@ class Judgement(NamedTuple):
     """Where an unwritten tail begins, for formats whose index is at the front; shown again at the next judgement."""
     provisional: bool = False
     """Judge again soon even if nothing changes: the evidence was too young."""
+    ended: bool = False
+    """Of what has no shape: each of its parts has its own end, or it was marked as finished. Its size is no sign."""
 
 
 COMPLETE = Judgement(Structure.COMPLETE)
@@ -113,8 +115,11 @@ class OpenFile(Protocol):
     def keeps_written_zeros(self) -> bool:
         """Whether a hole in it is a place where nobody has written; False when zeros may have become one."""
 
-    def tail_hole(self) -> int | None:
-        """Where the hole begins that reaches the end of the file; None when there is none or none can be seen."""
+    def tail_hole(self, spared_bytes: int = 0) -> int | None:
+        """Where the hole begins that reaches the end of the file; None when there is none or none can be seen.
+
+        ``spared_bytes``: so many bytes at the very end may have been written nevertheless.
+        """
 
     def __enter__(self) -> OpenFile:
         """Itself."""

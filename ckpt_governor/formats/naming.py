@@ -178,6 +178,11 @@ def is_other(name: str) -> bool:
     return low in ("latest", "core") or (low.startswith("core.") and low[5:].isdecimal())
 
 
+def is_no_part(name: str) -> bool:
+    """The same of a file in a copy's folder: its small companions are a part of it there, and have formats."""
+    return suffix_of(name) in OTHER_SUFFIXES or ".tfevents" in name.lower()
+
+
 def is_log(name: str) -> bool:
     """Whether a file of this name grows while nothing is being saved, also inside a copy's folder."""
     return suffix_of(name) in _LOGS or ".tfevents" in name

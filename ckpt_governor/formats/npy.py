@@ -95,7 +95,7 @@ def _unrecognised(file: OpenFile, at: int, first: bytes) -> Judgement:
 def _judge_pickle(file: OpenFile) -> Judgement:
     if file.read_at(file.size - 1, 1) != b".":
         return Judgement(Structure.INCOMPLETE, "it holds a pickle whose end is missing")
-    return Judgement(Structure.SHAPELESS, "it holds a pickle, which cannot be checked")
+    return Judgement(Structure.SHAPELESS, "it holds a pickle, which cannot be checked", ended=True)
 
 
 def _data_bytes(file: OpenFile, text_at: int, length: int) -> int | None:

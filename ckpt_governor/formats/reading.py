@@ -87,8 +87,9 @@ class RegularFile:
         """Whether a hole in it is a place where nobody has written; False when zeros may have become one."""
         return keeps_written_zeros(self._device)
 
-    def tail_hole(self) -> int | None:
-        """Where the hole begins that reaches the end of the file; None when there is none or none can be seen."""
+    def tail_hole(self, spared_bytes: int = 0) -> int | None:
+        """Where the hole begins that reaches the end of the file, or all but so many bytes of it; None when there is
+        none or none can be seen."""
         if self.size == 0:
             return None
         position = 0
@@ -101,6 +102,8 @@ class RegularFile:
                     position = os.lseek(self._descriptor, hole, os.SEEK_DATA)
                 except OSError as error:
                     return hole if error.errno == errno.ENXIO else None
+                if self.size - position <= spared_bytes:
+                    return hole
         except OSError:
             return None
         return None
@@ -134,7 +137,7 @@ class Window:
         """As the whole file."""
         return self._file.keeps_written_zeros()
 
-    def tail_hole(self) -> int | None:
+    def tail_hole(self, spared_bytes: int = 0) -> int | None:
         """None: where the whole file has a hole is for its own format to ask."""
         return None
 

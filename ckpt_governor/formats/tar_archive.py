@@ -20,6 +20,8 @@ _SIZE = re.compile(rb"(?:^|\n)[0-9]{1,9} size=([0-9]{1,20})\n")
 _FILES, _WITHOUT_DATA, _SPARSE, _LONG_NAMES = b"\x0007DMV", b"123456", b"S", b"KL"
 _EXTENDED, _EXTENDED_FOR_ALL = b"xXg", b"g"
 _ZEROS = bytes(_BLOCK_BYTES)
+_SUFFIXES = ("tar", "nemo")
+_NAME = re.compile(rb"[!-~][ -~]*\0*(?:[0-9]+.*)?\Z", re.ASCII | re.DOTALL)
 
 
 class TarArchive(Format):
@@ -28,8 +30,9 @@ class TarArchive(Format):
     word = "tar"
 
     def claims_file(self, name: str, head: bytes) -> bool:
-        if len(head) < _BLOCK_BYTES:
-            return suffix_of(name) == "nemo" and not head
+        if len(head) < _BLOCK_BYTES:  # cut in its first header, which begins with a name
+            suffix = suffix_of(name)
+            return (suffix == "nemo" and not head) or (suffix in _SUFFIXES and _NAME.match(head) is not None)
         return names_a_copy(name) and _is_header(head[:_BLOCK_BYTES])
 
     def judge(self, files: Files) -> Judgement:

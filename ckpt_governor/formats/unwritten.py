@@ -16,6 +16,8 @@ from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, OpenFile
 YOUNG_S = 5.0
 _HOLE_BYTES_MIN = 4096
 """Smaller ones are the rest of the last block."""
+_LAST_BLOCK_BYTES = 64 << 10
+"""Whoever maps a file writes its last byte first, and with it the block, or the large page, that it lies in."""
 
 
 def judge_tail(file: OpenFile, files: Files, data_at: int, *, may_be_sparse: bool = True) -> Judgement:
@@ -23,7 +25,7 @@ def judge_tail(file: OpenFile, files: Files, data_at: int, *, may_be_sparse: boo
 
     ``may_be_sparse``: whole files of this format may have places that nobody ever wrote, such as a mapped array.
     """
-    hole_at = file.tail_hole()
+    hole_at = file.tail_hole(_LAST_BLOCK_BYTES if may_be_sparse else 0)
     if hole_at is None or file.size - max(hole_at, data_at) < _HOLE_BYTES_MIN:
         return COMPLETE
     why = f"its last {file.size - max(hole_at, data_at)} bytes were never written"

@@ -17,6 +17,10 @@ class ZipArchive(Format):
     word = "zip"
 
     def claims_file(self, name: str, head: bytes) -> bool:
+        if len(head) < len(LOCAL):  # cut in its first word
+            return (
+                head != b"" and LOCAL.startswith(head) and suffix_of(name) in _SUFFIXES and names_a_copy(name)
+            )
         one_archive = head.startswith((LOCAL, END)) and suffix_of(name) not in CONCATENATED_SUFFIXES
         return one_archive and names_a_copy(name)
 

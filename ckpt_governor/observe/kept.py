@@ -23,7 +23,7 @@ from ckpt_governor.formats.interface import (
 )
 from ckpt_governor.formats.manifest import judge_by_manifest
 from ckpt_governor.formats.marks import empty_member
-from ckpt_governor.formats.naming import final_of, is_bare_write, is_ignored, is_log, is_other
+from ckpt_governor.formats.naming import final_of, is_bare_write, is_ignored, is_log, is_no_part
 from ckpt_governor.formats.reading import RegularFile, words
 from ckpt_governor.observe.keeping import Kept
 from ckpt_governor.observe.shown import sighting_of
@@ -231,7 +231,7 @@ class FilesOf:
 
     def _format_of(self, member: Member) -> Format | None:
         name = member.name.rpartition("/")[2]
-        if is_other(name):
+        if is_no_part(name):
             return None
         with self.open(member.name) as file:
             format = format_of_open(name, file)

@@ -32,7 +32,7 @@ class Counting:
         self.reads, self.read_bytes = self.reads + 1, self.read_bytes + count
         return self.data[offset : offset + count].ljust(count, b"\0")
 
-    def tail_hole(self) -> int | None:
+    def tail_hole(self, spared_bytes: int = 0) -> int | None:
         """None: it is in memory."""
         return None
 

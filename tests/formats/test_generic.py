@@ -7,6 +7,7 @@ import os
 
 import pytest
 from formats.making import judged, torch_zip
+from formats.making_folders import only
 
 from ckpt_governor.facts import Structure
 from ckpt_governor.formats import format_of_file, format_of_folder, group_of, stages_beside
@@ -65,7 +66,23 @@ def test_a_mark_of_the_former_write_says_nothing(tmp_path):
 
 
 def test_a_folder_of_whole_members_may_still_grow(folder):
-    assert judged("folder", folder) == (SHAPELESS, "", None, False)
+    assert judged("folder", folder) == (SHAPELESS, "", None, False, True)
+
+
+def test_the_size_of_a_folder_is_a_sign_where_a_member_has_no_end(folder):
+    (folder / "config.json").write_text("{}")
+    assert judged("folder", folder).ended
+    (folder / "extra.state").write_bytes(b"no end")
+    assert not judged("folder", folder).ended
+
+
+@pytest.mark.parametrize(
+    "name", ["random_states_0.pkl", "rng_state.pth", "scheduler.bin", "training_args.bin"]
+)
+def test_a_small_companion_is_a_part_of_its_folder(folder, name):
+    (folder / name).write_bytes(torch_zip()[:-9])
+    found = only(folder.parent)
+    assert (found.structure, found.why) == (INCOMPLETE, f"{name}: no end record")
 
 
 def test_a_cut_member_makes_its_folder_incomplete(folder):

@@ -63,7 +63,7 @@ def judge(data):
     ],
 )  # fmt: skip
 def test_a_whole_file_is_complete(data):
-    assert judge(data) == (COMPLETE, "", None, False)
+    assert judge(data) == (COMPLETE, "", None, False, False)
 
 
 def test_every_cut_is_incomplete_but_in_what_fills_up_the_end():

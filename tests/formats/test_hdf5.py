@@ -26,7 +26,7 @@ def judge(data):
 
 @every_form
 def test_a_whole_file_is_complete(whole):
-    assert judge(whole) == (COMPLETE, "", None, False)
+    assert judge(whole) == (COMPLETE, "", None, False, False)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16, 32])

@@ -54,7 +54,7 @@ def seen(unit):
 def test_a_file_without_an_end_is_complete_by_its_manifest(raw):
     assert judged("file", raw).structure is SHAPELESS
     assert write_manifest(raw)
-    assert judged("file", raw) == (COMPLETE, "", None, False)
+    assert judged("file", raw) == (COMPLETE, "", None, False, False)
 
 
 def test_every_cut_of_such_a_file_is_incomplete(raw):

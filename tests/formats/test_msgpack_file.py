@@ -47,7 +47,7 @@ def judge(data):
     ids=["state", "empty list", "long map", "an array alone", "deep"],
 )
 def test_a_whole_value_is_complete(value):
-    assert judge(msgpack(value)) == (COMPLETE, "", None, False)
+    assert judge(msgpack(value)) == (COMPLETE, "", None, False, False)
 
 
 def test_an_empty_state_is_whole_where_it_can_be_nothing_else(tmp_path):

@@ -49,7 +49,7 @@ def judge(data):
 def test_a_whole_array_of_any_type_is_complete_and_a_byte_less_is_not(kind, shape, size):
     for version in (1, 2, 3):
         whole = npy(kind, shape, DATA[:size], version=version)
-        assert judge(whole) == (COMPLETE, "", None, False)
+        assert judge(whole) == (COMPLETE, "", None, False, False)
         assert judge(whole[:-1]).structure is INCOMPLETE
 
 

@@ -43,7 +43,7 @@ def big_header(size, form):
 
 @every_form
 def test_a_whole_archive_is_complete(form):
-    assert judge(tar(form=form)) == (COMPLETE, "", None, False)
+    assert judge(tar(form=form)) == (COMPLETE, "", None, False, False)
     assert judge(tar((), form=form)).structure is COMPLETE
 
 
@@ -188,3 +188,17 @@ def test_it_is_recognised_by_name_only_before_its_first_byte():
     assert word_of("data.whatever", WHOLE[:512]) is None
     assert word_of("model.pth.tar", pickle.dumps({"a": bytes(600)})[:512]) != "tar"
     assert word_of("model.tar", bytes(512)) == "file"
+
+
+@pytest.mark.parametrize("name", ["model.tar", "model_1.nemo"])
+@pytest.mark.parametrize("count", [1, 2, 8, 100, 300, 511])
+@every_form
+def test_what_is_cut_in_its_first_header_is_incomplete(name, count, form):
+    data = tar(form=form)[:count]
+    assert word_of(name, data) == "tar"
+    assert judge(data).structure is INCOMPLETE
+
+
+@pytest.mark.parametrize("head", [b"\x1f\x8b\x08\x00", b"\x80\x02}", b"\x00", b"\xfd7zXZ"])
+def test_a_short_file_of_another_kind_is_no_archive(head):
+    assert word_of("model.tar", head) != "tar"

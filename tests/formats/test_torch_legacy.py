@@ -66,7 +66,7 @@ SOUND = {
 @pytest.mark.parametrize("data", SOUND.values(), ids=SOUND)
 def test_a_whole_file_is_complete(judge, data):
     assert word_of("model_100.pt", data[:HEAD_BYTES]) == "torch-legacy"
-    assert judge(data) == (COMPLETE, "", None, False)
+    assert judge(data) == (COMPLETE, "", None, False, False)
 
 
 def test_every_cut_is_incomplete():

@@ -30,7 +30,7 @@ class InMemory:
         self.read_bytes += len(piece)
         return piece
 
-    def tail_hole(self):
+    def tail_hole(self, spared_bytes=0):
         """None: it is in memory."""
 
     def __enter__(self):
@@ -54,7 +54,7 @@ def deep(tmp_path, data):
 
 def test_a_whole_archive_is_complete(tmp_path):
     (tmp_path / "a.pt").write_bytes(WHOLE)
-    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False)
+    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False, False)
 
 
 def test_every_cut_is_incomplete():
@@ -136,7 +136,7 @@ def test_an_archive_beyond_four_gigabytes_is_complete(tmp_path):
         file.write(first)
         file.seek(version_at)
         file.write(second + end_of_zip(table_at, len(table), 2, table))
-    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False)
+    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False, False)
 
 
 def test_an_archive_of_the_standard_library_is_complete():
@@ -144,7 +144,7 @@ def test_an_archive_of_the_standard_library_is_complete():
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", b"numbers" * 99)
         archive.comment = b"with a comment"
-    assert judge(made.getvalue()) == (COMPLETE, "", None, False)
+    assert judge(made.getvalue()) == (COMPLETE, "", None, False, False)
     assert judge(made.getvalue()[:-1]).structure is INCOMPLETE
 
 
@@ -208,6 +208,14 @@ def test_another_archive_under_a_name_of_torch_is_a_plain_zip():
     assert word_of("model_100_steps.zip", made.getvalue()) == "zip"
     assert word_of("a.ckpt", made.getvalue()) == "zip"
     assert word_of("sources.zip", made.getvalue()) is None
+
+
+@pytest.mark.parametrize("name", ["step_1.npz", "step_1.keras"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 29])
+def test_an_archive_is_recognised_by_its_name_however_little_of_it_is_there(tmp_path, name, count):
+    (tmp_path / name).write_bytes(WHOLE[:count])
+    assert word_of(name, WHOLE[:count]) == "zip"
+    assert judged("zip", tmp_path / name).structure is INCOMPLETE
 
 
 def test_shards_of_several_archives_are_not_taken_for_one():

@@ -17,6 +17,9 @@ from libraries.one_file import (
     assert_zeroed_tails,
     look,
 )
+from watching import Watched
+
+from ckpt_governor.facts import CopyStatus
 
 pytestmark = pytest.mark.library("numpy")
 
@@ -99,6 +102,24 @@ def test_several_arrays_in_one_file_and_one_that_is_mapped_are_whole(tmp_path):
     mapped[:] = 1.5
     mapped.flush()
     assert_whole(path, "npy", 3)
+
+
+def test_a_mapped_array_whose_filling_stopped_is_incomplete(tmp_path):
+    from numpy.lib.format import open_memmap
+
+    mapped = open_memmap(tmp_path / "step_3.npy", "w+", "f4", (4_000_000,))
+    watched = Watched(tmp_path)
+    watched.pass_s(1)
+    for begin in range(0, 2_000_000, 500_000):
+        mapped[begin : begin + 500_000] = 1.5
+        mapped.flush()
+        watched.pass_s(1)
+    (stopped,) = watched.pass_s(60).values()
+    assert stopped[0] is CopyStatus.BROKEN
+    assert "were never written" in stopped[1]
+    mapped[2_000_000:] = 1.5
+    mapped.flush()
+    assert watched.pass_s(60)["step_3.npy"][0] is CopyStatus.SOUND
 
 
 def test_every_cut_is_incomplete_and_an_end_of_zeros_cannot_be_seen(tmp_path):

@@ -240,7 +240,7 @@ def test_no_call_leaves_a_file_open(checkpoint):
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-PAGES = Path(manifest.__file__).parent.parent
+PAGES = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/files.md"])
