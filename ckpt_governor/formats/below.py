@@ -31,6 +31,9 @@ class Below:
             for member in files.members
             if member.name.startswith(self._prefix)
         )
+        self.hollow: Collection[str] = [
+            inner[len(self._prefix) :] for inner in files.hollow if inner.startswith(self._prefix)
+        ]
         start = len(self._beside_prefix)
         self.beside: Collection[str] = frozenset(
             member.name[start:]

@@ -144,6 +144,8 @@ class Files(Protocol):
     name: str
     """The last part of the copy's name."""
     members: tuple[Member, ...]
+    hollow: Collection[str]
+    """Folders of it that hold nothing, by their paths below it."""
     beside: Collection[str]
     """The names in the folder that holds the copy."""
     former: Judgement | None

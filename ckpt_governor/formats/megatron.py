@@ -79,11 +79,19 @@ def _judge_rank_folders(files: Files) -> Judgement:
         folder, _, name = member.name.partition("/")
         rank = _RANK.fullmatch(folder)
         if rank is not None:
-            inside.setdefault(tuple(int(part) for part in rank.groups() if part is not None), set()).add(name)
+            inside.setdefault(_rank_of(rank), set()).add(name)
+    for folder in files.hollow:
+        rank = _RANK.fullmatch(folder)
+        if rank is not None:
+            inside.setdefault(_rank_of(rank), set())
     missing = _missing_rank(inside)
     if missing:
         return incomplete(missing)
     return COMPLETE if all_tell else Judgement(Structure.SHAPELESS)
+
+
+def _rank_of(named: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(part) for part in named.groups() if part is not None)
 
 
 def _missing_rank(inside: dict[tuple[int, ...], set[str]]) -> str:

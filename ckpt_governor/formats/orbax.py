@@ -11,7 +11,7 @@ from ckpt_governor.facts import Structure
 from ckpt_governor.formats.crc32c import crc32c
 from ckpt_governor.formats.interface import COMPLETE, Files, Format, Judgement, Member, OpenFile
 from ckpt_governor.formats.marks import done_name
-from ckpt_governor.formats.naming import numbered_word
+from ckpt_governor.formats.naming import step_of
 from ckpt_governor.formats.parts import incomplete, judge_json, unchecked
 
 _COMMIT_TIMES = "_CHECKPOINT_METADATA"
@@ -34,6 +34,11 @@ _CHECKED_BYTES_MAX = 1 << 16
 """A longer manifest is not summed, for time."""
 _TIMES_BYTES_MAX = 1 << 20
 _TEXT_BYTES_MAX = 16 << 20
+_TREE = "_METADATA"
+_TREE_BYTES_MAX = 1 << 20
+"""The arrays of a larger tree are not looked up, for memory."""
+_STORED = ("scalar", "jax.Array", "np.ndarray")
+"""What is stored as an array in a folder of its own."""
 _ARRAY_BYTES_MAX = 1 << 16
 _DIMENSIONS_MAX = 64
 _OPENED_MAX = 1024
@@ -66,7 +71,7 @@ class Orbax(Format):
         if committed.structure is Structure.INCOMPLETE:
             return committed
         odd = ""
-        for judgement in (*_stores(files), *_small_files(files), *_arrays(files, there)):
+        for judgement in (*_stores(files), *_small_files(files, there), *_arrays(files, there)):
             if judgement.structure is Structure.INCOMPLETE:
                 return judgement
             odd = odd or judgement.why
@@ -106,7 +111,8 @@ def _tells_its_time(files: Files, there: Collection[str]) -> bool:
     if _NEWER_API in there:
         return True
     traces = [name for name in there if _NEWER.fullmatch(name) is not None]
-    return any("/" in name.partition("array_metadatas/")[0] or numbered_word(files.name) for name in traces)
+    named = step_of(files.name) is not None
+    return any("/" in name.partition("array_metadatas/")[0] or named for name in traces)
 
 
 def _stores(files: Files) -> Iterator[Judgement]:
@@ -115,11 +121,7 @@ def _stores(files: Files) -> Iterator[Judgement]:
         return
     names = {member.name for member in files.members}
     data = {name.rpartition("/")[0] for name in names if _DATA.fullmatch(name) is not None}
-    above = {""} if data else set()
-    for place in data:
-        while place:
-            place = place.rpartition("/")[0]  # noqa: PLW2901 - one folder further up each time
-            above.add(place)
+    stores = {place.rpartition("/")[0] for place in data}
     for place in sorted(data):
         holder, slash, last = place.rpartition("/")
         manifest = f"{holder}{slash}{_MANIFEST}"
@@ -127,14 +129,14 @@ def _stores(files: Files) -> Iterator[Judgement]:
             yield incomplete(f"{manifest} is missing")
     for name in sorted(names):
         folder, _, last = name.rpartition("/")
-        if last == _MANIFEST and _OF_A_PROCESS not in folder and folder not in above:
+        if last == _MANIFEST and _OF_A_PROCESS not in folder and folder not in stores:
             yield incomplete(f"the data of {name} is missing")
         item, slash, last = folder.rpartition("/")
         if last == "array_metadatas" and f"{item}{slash}_METADATA" not in names:
             yield incomplete(f"{item}{slash}_METADATA is missing")
 
 
-def _small_files(files: Files) -> Iterator[Judgement]:
+def _small_files(files: Files, there: Collection[str]) -> Iterator[Judgement]:
     """The manifests and texts in it."""
     opened = 0
     for member in files.members:
@@ -147,8 +149,47 @@ def _small_files(files: Files) -> Iterator[Judgement]:
         if is_manifest:
             yield files.learn(member, partial(_judge_manifest, name=member.name))
         elif member.bytes <= _TEXT_BYTES_MAX:
-            told = files.learn(member, lambda file: judge_json(file.read_at(0, file.size)))
-            yield incomplete(f"{member.name} is cut") if told is Structure.INCOMPLETE else COMPLETE
+            told, wanted = files.learn(member, _read_text)
+            if told is Structure.INCOMPLETE:
+                yield incomplete(f"{member.name} is cut")
+            elif member.name.rpartition("/")[2] == _TREE:
+                yield from _named_arrays(member.name.removesuffix(_TREE), wanted, there)
+
+
+def _named_arrays(item: str, wanted: tuple[str, ...], there: Collection[str]) -> Iterator[Judgement]:
+    """The arrays that an item tells of."""
+    for name in wanted:
+        if item + name not in there:
+            yield incomplete(f"{item}{name} is missing")
+
+
+def _read_text(file: OpenFile) -> tuple[Structure, tuple[str, ...]]:
+    """Whether it has its end, and of a tree the descriptions of the arrays that must be there: one in each array's own
+    folder, which is named by its keys. Orbax gives them all in a store where it uses one."""
+    text = file.read_at(0, file.size)
+    told = judge_json(text)
+    if told is not Structure.COMPLETE or file.size > _TREE_BYTES_MAX:
+        return told, ()
+    tree = json.loads(text)
+    arrays = tree.get("tree_metadata")
+    if tree.get("use_ocdbt") is not False or not isinstance(arrays, dict):
+        return told, ()
+    last = "zarr.json" if tree.get("use_zarr3") is True else ".zarray"
+    folders = (_folder_of(entry) for entry in arrays.values())
+    return told, tuple(f"{folder}/{last}" for folder in folders if folder)
+
+
+def _folder_of(entry: object) -> str:
+    """The folder of an array in a tree; empty for what has none, or none that is known here."""
+    try:
+        value, keys = entry["value_metadata"], entry["key_metadata"]  # type: ignore[index]
+        if value["value_type"] not in _STORED or value["skip_deserialize"] is not False:
+            return ""
+        parts = [key["key"] for key in keys]
+    except (TypeError, KeyError, IndexError):
+        return ""
+    plain = all(isinstance(part, str) and part and "/" not in part for part in parts)
+    return ".".join(parts) if plain else ""
 
 
 def _judge_manifest(file: OpenFile, name: str) -> Judgement:

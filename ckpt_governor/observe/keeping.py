@@ -21,6 +21,7 @@ class Kept:
         "format",
         "former",
         "group",
+        "hollow",
         "judged",
         "lacks",
         "learned",
@@ -60,6 +61,8 @@ class Kept:
         """When a name last came or went in its folder or below, by the volume's clock."""
         self.beside: tuple[tuple[str, int | None], ...] = ()
         """The marks beside it and their times."""
+        self.hollow: tuple[str, ...] = ()
+        """Folders of it that hold nothing."""
         self.error = ""
         self.judged: Judgement | None = None
         self.lacks, self.renewed = "", False

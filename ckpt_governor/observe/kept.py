@@ -34,6 +34,7 @@ _DEPTH_MAX = 8
 _RACY_S = 2.0
 """A file may change again within the tick of its mtime: what was found incomplete that soon is looked at once more."""
 _ERROR_RETRY_S = 5.0
+_HOLLOW_MAX = 1024
 JUDGE_S_MAX = 1.0
 """A copy whose members take longer to be judged is judged on at the next look: the beat goes on meanwhile."""
 
@@ -42,7 +43,7 @@ Lister = Callable[[str], Folder]
 
 def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     """Look at sizes and times; True when anything is new. Raises FileNotFoundError when nothing is left of it."""
-    error, members = "", kept.members
+    error, members, hollow = "", kept.members, kept.hollow
     listed_ns = 0
 
     def listed(path: str) -> Folder:
@@ -54,7 +55,8 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
     try:
         if kept.mark is not None:
             kept.mark = listed(kept.path).mark[:2]
-            members = tuple(_members(root, kept.path, listed))
+            found, hollow = _members(root, kept.path, listed)
+            members = tuple(found)
         else:
             members = tuple(_stats(root, kept))
     except OSError as failure:
@@ -63,10 +65,10 @@ def see(kept: Kept, root: int, list_folder: Lister) -> bool:
         error = words(failure)
     if not members and not error:
         raise FileNotFoundError
-    new = members != kept.members or error != kept.error
+    new = members != kept.members or error != kept.error or hollow != kept.hollow
     if new and kept.single and kept.members and members[0].inode != kept.members[0].inode:
         kept.judged = None  # so that a hole of another file is not taken for this one's
-    kept.error, kept.listed_ns = error, listed_ns
+    kept.error, kept.listed_ns, kept.hollow = error, listed_ns, hollow
     if new:
         kept.members = members
         kept.written_ns = max((member.mtime_ns for member in members), default=0)
@@ -86,12 +88,13 @@ def _stats(root: int, kept: Kept) -> Iterator[Member]:
             yield _member(name, found)
 
 
-def _members(root: int, path: str, list_folder: Lister) -> list[Member]:
-    """The regular files below a folder, in a fixed order; logs are no part of a copy.
+def _members(root: int, path: str, list_folder: Lister) -> tuple[list[Member], tuple[str, ...]]:
+    """The regular files below a folder, in a fixed order, and the folders with nothing in them; logs are no part of it.
 
     This is what a look at an unchanged copy costs, so that it does nothing twice for a file.
     """
     found: list[Member] = []
+    hollow: list[str] = []
     todo, seen = [("", 0)], 0
     while todo and seen + len(found) < MEMBERS_MAX:
         inner, depth = todo.pop()
@@ -105,6 +108,8 @@ def _members(root: int, path: str, list_folder: Lister) -> list[Member]:
             raise
         if folder.parts is None:
             folder.parts = [name for name in folder.files if not (is_log(name) or is_ignored(name))]
+        if inner and not folder.files and not folder.folders and len(hollow) < _HOLLOW_MAX:
+            hollow.append(inner)
         before, inner_before = f"{at}/", f"{inner}/" if inner else ""
         for name in folder.parts[: MEMBERS_MAX - seen - len(found)]:
             try:
@@ -117,7 +122,7 @@ def _members(root: int, path: str, list_folder: Lister) -> list[Member]:
                 found.append(_member(inner_before + name, there))
         if depth < _DEPTH_MAX:
             todo += [(inner_before + name, depth + 1) for name in reversed(folder.folders)]
-    return found
+    return found, tuple(hollow)
 
 
 def _member(name: str, found: os.stat_result) -> Member:
@@ -145,6 +150,7 @@ class FilesOf:
         self._member = member
         self.name = (member.name if member else kept.path).rpartition("/")[2]
         self.members = kept.members if member is None else (member._replace(name=""),)
+        self.hollow: Collection[str] = kept.hollow if member is None else ()
         self.beside = beside
         self.former = kept.judged
         if member is not None:

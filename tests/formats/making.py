@@ -84,6 +84,10 @@ class Shown:
         self.beside: Collection[str] = frozenset(os.listdir(path.parent))
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         self.members = tuple(self._member(file) for file in files)
+        folders = path.rglob("*") if path.is_dir() else ()
+        self.hollow = [
+            str(one.relative_to(path)) for one in folders if one.is_dir() and not any(one.iterdir())
+        ]
 
     def _member(self, file: Path) -> Member:
         found = file.stat()

@@ -124,6 +124,13 @@ def test_every_rank_has_the_same_files(tmp_path):
     assert verdict(copy) == (INCOMPLETE, "distrib_optim.pt of rank 1 is missing")
 
 
+def test_a_rank_whose_folder_holds_nothing_is_missed(tmp_path):
+    copy = write_ranks(tmp_path / "iter_0000100", "mp_rank_00", "mp_rank_01")
+    (copy / "mp_rank_01" / "model_optim_rng.pt").unlink()
+    assert verdict(copy) == (INCOMPLETE, "model_optim_rng.pt of rank 1 is missing")
+    assert only(tmp_path).why == "model_optim_rng.pt of rank 1 is missing"
+
+
 def test_a_cut_file_of_a_rank_is_named(tmp_path):
     copy = write_ranks(tmp_path / "iter_0000100", "mp_rank_00", "mp_rank_01")
     (copy / "mp_rank_01" / "model_optim_rng.pt").write_bytes(torch_zip()[:700])
