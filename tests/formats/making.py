@@ -85,7 +85,7 @@ class Shown:
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         self.members = tuple(self._member(file) for file in files)
         folders = path.rglob("*") if path.is_dir() else ()
-        self.hollow = [
+        self.hollow: Collection[str] = [
             str(one.relative_to(path)) for one in folders if one.is_dir() and not any(one.iterdir())
         ]
 
