@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
+from ckpt_governor.facts import Copy, CopyStatus, Sighting, SmallSize, Structure
 from ckpt_governor.sizes import too_small
 
 COPIES_MAX = 256
@@ -372,9 +372,12 @@ def _status(
         return (CopyStatus.UNKNOWN, HALF_DELETED) if dead else (CopyStatus.WRITING, BEING_DELETED)
     incomplete = sighting.structure is Structure.INCOMPLETE
     missing = sighting.why if incomplete else sighting.lost or sighting.lacks
-    if not (missing or sighting.ended):
+    if not missing and sighting.small is not SmallSize.NOTHING:
         missing = too_small(copy, elders)
-    doubtful = sighting.renewed and missing == sighting.lacks
+    by_size = missing and missing not in (sighting.why, sighting.lost, sighting.lacks)
+    doubtful = (
+        sighting.small is SmallSize.DOUBT if by_size else sighting.renewed and missing == sighting.lacks
+    )
     if (incomplete or missing) and not doubtful:
         return (CopyStatus.BROKEN if dead else CopyStatus.WRITING), missing
     if doubtful or sighting.structure is Structure.AMBIGUOUS:

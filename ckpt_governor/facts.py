@@ -54,6 +54,17 @@ class Structure(str, Enum):
     """It could not be looked at (no permission, an I/O error, a bound was hit)."""
 
 
+class SmallSize(str, Enum):
+    """What it says of a copy without a checkable end that it is far smaller than the former ones of its kind."""
+
+    PROOF = "proof"
+    """It is cut."""
+    DOUBT = "doubt"
+    """It is cut, or what it holds needs less: compressed bytes."""
+    NOTHING = "nothing"
+    """Its end was seen in another way: weights of fewer bits are smaller."""
+
+
 @frozen(kw_only=True)
 class Sighting:
     """One copy as the file system shows it at one look; nothing here depends on former looks."""
@@ -68,8 +79,8 @@ class Sighting:
     structure: Structure
     why: str
     """One clause for a person; empty when complete."""
-    ended: bool = False
-    """Of what is shapeless: its end was seen in another way, so that its size is no sign."""
+    small: SmallSize = SmallSize.PROOF
+    """What a small size would say of it."""
     fingerprint: str
     """Changes when a size, an mtime, an inode or the set of member names changed."""
     inode: str

@@ -13,7 +13,7 @@ from ckpt_governor.copies import (
     newest,
     newest_sound,
 )
-from ckpt_governor.facts import Copy, CopyStatus, Sighting, Structure
+from ckpt_governor.facts import Copy, CopyStatus, Sighting, SmallSize, Structure
 from ckpt_governor.leftovers import leftovers
 
 SETTLE = Settle(broken_s=30.0, sound_s=10.0)
@@ -446,8 +446,15 @@ def test_a_shapeless_copy_that_is_far_smaller_than_the_former_ones_is_broken():
 
 def test_a_small_copy_whose_parts_all_have_their_ends_is_sound():
     *whole, small = shapeless_steps(100, 100, 50)
-    copies = follow_one_by_one([*whole, evolve(small, ended=True)])
+    copies = follow_one_by_one([*whole, evolve(small, small=SmallSize.NOTHING)])
     assert [copy.status for copy in copies] == [SOUND, SOUND, SOUND]
+
+
+def test_a_small_copy_of_compressed_bytes_is_unknown():
+    *whole, small = shapeless_steps(100, 100, 50)
+    copies = follow_one_by_one([*whole, evolve(small, small=SmallSize.DOUBT)])
+    assert [copy.status for copy in copies] == [SOUND, SOUND, UNKNOWN]
+    assert copies[-1].why == "50 % of the former copies' bytes"
 
 
 def test_twice_the_same_small_size_is_the_new_normal():

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.dcp_index import Index, Indexes, Item, Key, Open, Shard, items
 from ckpt_governor.formats.inert import Cut, Damaged, Failure
 from ckpt_governor.formats.interface import (
@@ -240,7 +240,7 @@ def _judge_longer(files: Files, member: Member, source: _Source, index: Index) -
 
 def _ended(why: str) -> Judgement:
     """The index comes last: where it stands, the size of all is no sign of anything."""
-    return unchecked(why)._replace(ended=True)
+    return unchecked(why)._replace(small=SmallSize.NOTHING)
 
 
 def _judge_times(files: Files, source: _Source, index: Index, listed: list[Member]) -> Judgement:

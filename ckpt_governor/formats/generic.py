@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.interface import COMPLETE, HEAD_BYTES, Files, Format, Judgement, Plan
 from ckpt_governor.formats.keras_shards import judge_keras_indexes
 from ckpt_governor.formats.manifest import MANIFEST
@@ -101,7 +101,9 @@ class GenericFolder(Format):
         stale = _temporary_is_newest(files)
         if stale:
             return Judgement(Structure.INCOMPLETE, f"a temporary file is its newest: {stale}")
-        return COMPLETE if _marked_done(files) else _SHAPELESS._replace(ended=all_tell)
+        if _marked_done(files):
+            return COMPLETE
+        return _SHAPELESS._replace(small=SmallSize.NOTHING) if all_tell else _SHAPELESS
 
     def plan(self, files: Files) -> Plan:
         return plan_with_nested(files)

@@ -109,7 +109,7 @@ class HuggingFaceTrainer(GenericFolder):
         if _TRAINER_STATE not in there:
             why = f"its {_TRAINER_STATE} is not there yet"
             if not _is_the_trainers(files, there):
-                return unchecked(why)
+                return unchecked(why)._replace(small=judgement.small)
             late = any(name.startswith(_LATE) for name in there)
             return incomplete(why) if late else Judgement(Structure.AMBIGUOUS, _BY_HAND)
         if indexed.structure is not Structure.COMPLETE:

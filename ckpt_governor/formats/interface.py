@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 
 T = TypeVar("T")
 
@@ -37,8 +37,8 @@ class Judgement(NamedTuple):
     """Where an unwritten tail begins, for formats whose index is at the front; shown again at the next judgement."""
     provisional: bool = False
     """Judge again soon even if nothing changes: the evidence was too young."""
-    ended: bool = False
-    """Of what has no shape: each of its parts has its own end, or it was marked as finished. Its size is no sign."""
+    small: SmallSize = SmallSize.PROOF
+    """Of what has no shape: what a small size would say of it."""
 
 
 COMPLETE = Judgement(Structure.COMPLETE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.forward import Uncheckable
 from ckpt_governor.formats.interface import HEAD_BYTES, Files, Format, Judgement, OpenFile
 from ckpt_governor.formats.naming import names_a_copy, suffix_of
@@ -95,7 +95,8 @@ def _unrecognised(file: OpenFile, at: int, first: bytes) -> Judgement:
 def _judge_pickle(file: OpenFile) -> Judgement:
     if file.read_at(file.size - 1, 1) != b".":
         return Judgement(Structure.INCOMPLETE, "it holds a pickle whose end is missing")
-    return Judgement(Structure.SHAPELESS, "it holds a pickle, which cannot be checked", ended=True)
+    why = "it holds a pickle, which cannot be checked"
+    return Judgement(Structure.SHAPELESS, why, small=SmallSize.NOTHING)
 
 
 def _data_bytes(file: OpenFile, text_at: int, length: int) -> int | None:

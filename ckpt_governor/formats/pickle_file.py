@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.generic import GenericFile
 from ckpt_governor.formats.inert import Budget, Cut, Damaged, Failure, Inert, TooBig, Unsupported, walk
 from ckpt_governor.formats.interface import COMPLETE, Files, Judgement, OpenFile
@@ -53,7 +53,7 @@ def _judge(file: OpenFile) -> Judgement:
     if not head.strip(b"\0"):
         return _incomplete("its beginning was never written" if head else "empty")
     if head.startswith(_PACKED):
-        return _shapeless("it is compressed and cannot be checked")
+        return _shapeless("it is compressed and cannot be checked")._replace(small=SmallSize.DOUBT)
     if len(head) > 2 and not (_BEGINNING.match(head) or _OLD_BEGINNING.match(head)):
         return _shapeless("it does not begin as a pickle does, and cannot be checked")
     arrays = _Arrays(file, Budget(_OPCODES_MAX, memory=64 << 20, bytes=16 << 20))

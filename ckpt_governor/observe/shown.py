@@ -25,7 +25,7 @@ def sighting_of(kept: Kept, volume_offset_s: float) -> Sighting | None:
         bytes=sum(sizes.values()),
         structure=kept.judged.structure,
         why=kept.judged.why,
-        ended=kept.judged.ended,
+        small=kept.judged.small,
         fingerprint=_fingerprint(kept, counted),
         inode=identity_of(kept),
         written_s=max((member.mtime_ns for member in counted), default=0) / 1e9 - volume_offset_s,

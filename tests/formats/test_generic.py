@@ -9,7 +9,7 @@ import pytest
 from formats.making import judged, torch_zip
 from formats.making_folders import only
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats import format_of_file, format_of_folder, group_of, stages_beside
 from ckpt_governor.formats.registry import FORMATS
 
@@ -66,14 +66,14 @@ def test_a_mark_of_the_former_write_says_nothing(tmp_path):
 
 
 def test_a_folder_of_whole_members_may_still_grow(folder):
-    assert judged("folder", folder) == (SHAPELESS, "", None, False, True)
+    assert judged("folder", folder) == (SHAPELESS, "", None, False, SmallSize.NOTHING)
 
 
 def test_the_size_of_a_folder_is_a_sign_where_a_member_has_no_end(folder):
     (folder / "config.json").write_text("{}")
-    assert judged("folder", folder).ended
+    assert judged("folder", folder).small is SmallSize.NOTHING
     (folder / "extra.state").write_bytes(b"no end")
-    assert not judged("folder", folder).ended
+    assert judged("folder", folder).small is SmallSize.PROOF
 
 
 @pytest.mark.parametrize(

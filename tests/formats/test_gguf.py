@@ -11,7 +11,7 @@ from formats.making_binary import Counting, cuts_called_complete, gguf, judged_b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 
@@ -63,7 +63,7 @@ def judge(data):
     ],
 )  # fmt: skip
 def test_a_whole_file_is_complete(data):
-    assert judge(data) == (COMPLETE, "", None, False, False)
+    assert judge(data) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_every_cut_is_incomplete_but_in_what_fills_up_the_end():

@@ -8,7 +8,7 @@ from formats.making_binary import Counting, cuts_called_complete, hdf5, judged_b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 WHOLES = {
@@ -26,7 +26,7 @@ def judge(data):
 
 @every_form
 def test_a_whole_file_is_complete(whole):
-    assert judge(whole) == (COMPLETE, "", None, False, False)
+    assert judge(whole) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16, 32])

@@ -13,7 +13,7 @@ from formats.making import Shown, checked_deeply, judged, known, safetensors, to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.manifest import plan_by_manifest, read_manifest
 from ckpt_governor.observe.copies import CopyScanner
 from ckpt_reader.manifest import write_manifest
@@ -54,7 +54,7 @@ def seen(unit):
 def test_a_file_without_an_end_is_complete_by_its_manifest(raw):
     assert judged("file", raw).structure is SHAPELESS
     assert write_manifest(raw)
-    assert judged("file", raw) == (COMPLETE, "", None, False, False)
+    assert judged("file", raw) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_every_cut_of_such_a_file_is_incomplete(raw):

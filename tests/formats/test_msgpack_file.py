@@ -19,7 +19,7 @@ from formats.making_binary import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 STATE = {
@@ -47,7 +47,7 @@ def judge(data):
     ids=["state", "empty list", "long map", "an array alone", "deep"],
 )
 def test_a_whole_value_is_complete(value):
-    assert judge(msgpack(value)) == (COMPLETE, "", None, False, False)
+    assert judge(msgpack(value)) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_an_empty_state_is_whole_where_it_can_be_nothing_else(tmp_path):

@@ -11,7 +11,7 @@ from formats.making_binary import DATA, Counting, cuts_called_complete, judged_b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 
 COMPLETE, INCOMPLETE, SHAPELESS = Structure.COMPLETE, Structure.INCOMPLETE, Structure.SHAPELESS
 WHOLE = npy()
@@ -49,7 +49,7 @@ def judge(data):
 def test_a_whole_array_of_any_type_is_complete_and_a_byte_less_is_not(kind, shape, size):
     for version in (1, 2, 3):
         whole = npy(kind, shape, DATA[:size], version=version)
-        assert judge(whole) == (COMPLETE, "", None, False, False)
+        assert judge(whole) == (COMPLETE, "", None, False, SmallSize.PROOF)
         assert judge(whole[:-1]).structure is INCOMPLETE
 
 

@@ -15,7 +15,7 @@ from formats.making_pickles import Call, Codes, Global, dtype, joblib_array, pic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.observe.copies import CopyScanner
 
 VALUE = {"weights": [bytes(range(256)) * 9, "text", 2.5], "step": 100, "more": {"a": (1, None)}}
@@ -56,7 +56,7 @@ def structures(data, counts):
 
 @every_protocol
 def test_a_whole_pickle_is_complete(judge, protocol):
-    assert judge(pickle.dumps(VALUE, protocol)) == (COMPLETE, "", None, False, False)
+    assert judge(pickle.dumps(VALUE, protocol)) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 3, 4, 5])
@@ -104,7 +104,7 @@ def test_a_mark_that_it_is_done_counts_where_nothing_else_can_be_said(judge, tmp
 
 
 def test_arrays_between_the_opcodes_are_jumped_over(judge):
-    assert judge(ARRAYS, "step_100.joblib") == (COMPLETE, "", None, False, False)
+    assert judge(ARRAYS, "step_100.joblib") == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_every_cut_of_a_file_with_arrays_is_incomplete():

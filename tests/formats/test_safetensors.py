@@ -9,7 +9,7 @@ from formats.making import judged, safetensors, word_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 
 WHOLE = safetensors()
 COMPLETE, INCOMPLETE = Structure.COMPLETE, Structure.INCOMPLETE
@@ -33,7 +33,7 @@ def judge(tmp_path):
     ids=["tensors", "none", "metadata that looks like an index"],
 )
 def test_a_whole_file_is_complete(judge, data):
-    assert judge(data) == (COMPLETE, "", None, False, False)
+    assert judge(data) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_every_cut_is_incomplete(judge):
@@ -135,7 +135,7 @@ def test_a_sparse_copy_that_is_old_is_complete_at_first_sight(with_hole):
 
 def test_a_write_that_went_on_to_the_end_is_complete(with_hole, judge):
     first = judged("safetensors", with_hole(100_000), age_s=1.0)
-    assert judge(BIG, former=first, age_s=0.1) == (COMPLETE, "", None, False, False)
+    assert judge(BIG, former=first, age_s=0.1) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_it_is_recognised_by_name_or_by_bytes():

@@ -24,7 +24,7 @@ from formats.making_pickles import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.interface import HEAD_BYTES
 from ckpt_governor.observe.copies import CopyScanner
 
@@ -66,7 +66,7 @@ SOUND = {
 @pytest.mark.parametrize("data", SOUND.values(), ids=SOUND)
 def test_a_whole_file_is_complete(judge, data):
     assert word_of("model_100.pt", data[:HEAD_BYTES]) == "torch-legacy"
-    assert judge(data) == (COMPLETE, "", None, False, False)
+    assert judge(data) == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_every_cut_is_incomplete():

@@ -11,7 +11,7 @@ from formats.making import checked_deeply, end_of_zip, judged, torch_zip, word_o
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckpt_governor.facts import Structure
+from ckpt_governor.facts import SmallSize, Structure
 from ckpt_governor.formats.zip_records import Damage, judge_archive
 
 WHOLE = torch_zip()
@@ -54,7 +54,7 @@ def deep(tmp_path, data):
 
 def test_a_whole_archive_is_complete(tmp_path):
     (tmp_path / "a.pt").write_bytes(WHOLE)
-    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False, False)
+    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_every_cut_is_incomplete():
@@ -136,7 +136,7 @@ def test_an_archive_beyond_four_gigabytes_is_complete(tmp_path):
         file.write(first)
         file.seek(version_at)
         file.write(second + end_of_zip(table_at, len(table), 2, table))
-    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False, False)
+    assert judged("torch-zip", tmp_path / "a.pt") == (COMPLETE, "", None, False, SmallSize.PROOF)
 
 
 def test_an_archive_of_the_standard_library_is_complete():
@@ -144,7 +144,7 @@ def test_an_archive_of_the_standard_library_is_complete():
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", b"numbers" * 99)
         archive.comment = b"with a comment"
-    assert judge(made.getvalue()) == (COMPLETE, "", None, False, False)
+    assert judge(made.getvalue()) == (COMPLETE, "", None, False, SmallSize.PROOF)
     assert judge(made.getvalue()[:-1]).structure is INCOMPLETE
 
 

@@ -22,6 +22,9 @@ from libraries.one_file import (
     assert_zeroed_tails,
     look,
 )
+from watching import Watched
+
+from ckpt_governor.facts import CopyStatus
 
 pytestmark = pytest.mark.library("joblib")
 
@@ -140,6 +143,24 @@ def test_what_is_compressed_is_not_checked(tmp_path, compress):
     path = tmp_path / "step_3.joblib"
     joblib.dump(value(), path, compress=compress)
     assert (look(path).format, look(path).structure) == ("pickle", SHAPELESS)
+
+
+def test_a_smaller_compressed_file_is_unknown_and_a_cut_one_never_sound(tmp_path):
+    import joblib
+    import numpy
+
+    watched = Watched(tmp_path)
+    watched.pass_s(1)
+    for step in (1, 2):
+        joblib.dump(numpy.random.default_rng(step).random(9000), tmp_path / f"step_{step}.joblib", compress=3)
+        watched.pass_s(60)
+    joblib.dump(
+        numpy.round(numpy.random.default_rng(3).random(9000), 1), tmp_path / "step_3.joblib", compress=3
+    )
+    assert watched.pass_s(60)["step_3.joblib"][0] is CopyStatus.UNKNOWN
+    cut = (tmp_path / "step_1.joblib").read_bytes()[:30_000]
+    (tmp_path / "step_4.joblib").write_bytes(cut)
+    assert watched.pass_s(60)["step_4.joblib"][0] is CopyStatus.UNKNOWN
 
 
 def test_a_dtype_that_is_not_known_proves_nothing(tmp_path):

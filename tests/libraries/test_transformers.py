@@ -145,15 +145,16 @@ def test_what_is_cut_or_missing_in_a_checkpoint_is_seen(tmp_path, library):
     print(f"\nTrainer: {assert_caught(tmp_path, 'checkpoint-6', spared=spared)}")
 
 
+@pytest.mark.parametrize("name", ["step", "checkpoint"])
 @pytest.mark.parametrize("shards", ["1GB", "40KB"])
-def test_weights_of_fewer_bits_are_no_smaller_copy(tmp_path, library, shards):
+def test_weights_of_fewer_bits_are_no_smaller_copy(tmp_path, library, shards, name):
     import torch
 
     model, watched = library["model"](48), Watched(tmp_path)
     watched.pass_s(1)
     for step in (1, 2, 3):
         model = model.to(torch.bfloat16) if step == 3 else model
-        model.save_pretrained(tmp_path / f"step-{step}", max_shard_size=shards)
+        model.save_pretrained(tmp_path / f"{name}-{step}", max_shard_size=shards)
         told = watched.pass_s(60)
     assert [status for status, _ in told.values()] == [CopyStatus.SOUND] * 3
 
