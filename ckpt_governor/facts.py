@@ -11,6 +11,7 @@ from enum import Enum
 from attrs import frozen
 
 from ckpt_governor.conditions import Condition
+from ckpt_governor.signs import Count, Heat, Memory, Node, Part, Storage
 
 
 @frozen(kw_only=True)
@@ -167,6 +168,8 @@ class Notice:
     condition: Condition
     seen_s: float
     deadline_s: float | None = None
+    within_s: float | None = None
+    """It ends so long after it was first seen by any governor of this unit; for what is announced without a date."""
     text: str = ""
     source: str = "glue"
     ack_name: str = ""
@@ -184,6 +187,44 @@ class Reading:
     source: str
     read_s: float
     deadline_s: float | None = None
+
+
+@frozen(kw_only=True)
+class AllottedEnd:
+    """When the time that was allotted to the job ends, as one source knows it now; it may be moved."""
+
+    identity: str
+    """What stays the same while the end is moved, such as ``slurm:4711.0:end``."""
+    source: str
+    end_s: float
+
+
+@frozen(kw_only=True)
+class Report:
+    """What one source read at one look. It is not of this moment: sources are read beside the loop."""
+
+    source: str
+    """The word that people see: ``aws``, ``slurm``, ``cgroup``."""
+    read_s: float
+    stale_s: float = 30.0
+    """Older than this, what it says is not known any more."""
+    covers: tuple[Condition, ...] = ()
+    """The conditions that it could tell of: unknown while it fails."""
+    failed: str = ""
+    """Why nothing could be read, or why this is not the platform that was asked for; empty when it was read."""
+    notices: tuple[Notice, ...] = ()
+    """Announcements that are live now. Each identity begins with ``<source>:``."""
+    readings: tuple[Reading, ...] = ()
+    """Values read as such. A notice condition that is identified, read and not announced is a reading of False."""
+    ends: tuple[AllottedEnd, ...] = ()
+    memory: Memory | None = None
+    node: Node | None = None
+    storage: Storage | None = None
+    heat: Heat | None = None
+    counts: tuple[Count, ...] = ()
+    parts: tuple[Part, ...] = ()
+    restarts: int | None = None
+    """How often the batch system has started this job again."""
 
 
 @frozen(kw_only=True)
@@ -265,6 +306,8 @@ class Observation:
     unread_names: tuple[str, ...] = ()
     """Drop-in files that are there and of which nothing can be said: what they announced before still holds."""
     readings: tuple[Reading, ...] = ()
+    reports: tuple[Report, ...] = ()
+    """The latest report of each source."""
     volume: Volume | None = None
     copy_count: int = 0
     stages_beside: bool = False

@@ -1,0 +1,1 @@
+"""What the host itself shows: memory, node, storage, errors, heat, ranks; one module each."""

@@ -1,0 +1,1 @@
+"""The announcements of clouds and batch systems, one module each; ``registry.py`` knows them all."""
