@@ -20,6 +20,7 @@ from ckpt_governor.receipt import Receipt
 from ckpt_governor.records import dump
 from ckpt_governor.rules import window_s
 from ckpt_governor.say import warn_once
+from ckpt_governor.signs_memory import calm
 from ckpt_governor.statefile import Pulse, encode_state, receipt_record
 
 DECISIONS_BYTES_MAX = 4 * 1024 * 1024
@@ -240,7 +241,8 @@ def _urgent(ledger: Ledger) -> tuple[object, ...]:
 
 def _lazy(ledger: Ledger) -> Ledger:
     """The ledger without what changes at every look."""
-    return evolve(ledger, look_s=None, look_boot_s=None, run=evolve(ledger.run, stalest_s=0.0))
+    run = evolve(ledger.run, stalest_s=0.0)
+    return evolve(ledger, look_s=None, look_boot_s=None, run=run, signs=calm(ledger.signs))
 
 
 def _read_acks(folder: str) -> dict[str, str]:

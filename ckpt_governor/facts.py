@@ -258,6 +258,8 @@ class Job:
     ends_s: float | None = None
     restarts: int | None = None
     failed: FailedWrite | None = None
+    memory: Memory | None = None
+    """What the job itself tells of its memory."""
     identity: str = ""
     """Changes when another job took over; empty when nothing tells."""
 

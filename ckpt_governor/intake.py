@@ -9,7 +9,8 @@ from attrs import evolve
 from ckpt_governor.conditions import TRAITS, Condition, Kind
 from ckpt_governor.estimate import Costs
 from ckpt_governor.facts import Ending, Notice, Observation, Reading
-from ckpt_governor.judge import levels
+from ckpt_governor.hazards import is_silent, remember_signs
+from ckpt_governor.judge import allotted_ends, levels
 from ckpt_governor.ledger import (
     STARTS_MAX,
     Cause,
@@ -34,6 +35,9 @@ OUT_OF_SPACE = (28, 122)
 """ENOSPC and EDQUOT."""
 LOOK_AHEAD_S = 600.0
 """The allotted time counts as ending when its end is nearer than this, or than twice what a write needs."""
+MAINTENANCE_AHEAD_S = 24 * 3600.0
+PUT_OFF_S = 900.0
+"""An end that moves further away than this after its write was served is served again."""
 EDGE_OFF_S = 300.0
 EDGE_AGAIN_S_MIN = 600.0
 RISK_PERIOD_S_MIN = 60.0
@@ -41,11 +45,12 @@ RISK_PERIOD_S_MIN = 60.0
 
 def take_in(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> Ledger:
     """The ledger that knows every announcement of this moment, each once."""
-    ledger = _take_in_job(world, ledger)
-    notices = (*world.notices, *_allotted_end(world, numbers, ledger, costs))
-    unread = set(world.unread_names)
+    ledger = remember_signs(world, _take_in_job(world, ledger))
+    notices = (*world.notices, *_reported(world), *_allotted_end(world, numbers, ledger, costs))
+    unread, silent = set(world.unread_names), _silent_prefixes(world)
     live = {f"notice:{notice.identity}" for notice in notices}
     live |= {cause.key for cause in ledger.causes if not unread.isdisjoint(cause.ack_names)}
+    live |= {cause.key for cause in ledger.causes if cause.key.startswith(silent)}
     ledger = _withdraw_gone(ledger, live)
     for notice, ack_names in _each_once(notices):
         ledger = _take_in_notice(notice, ack_names, world, numbers, ledger, costs)
@@ -54,6 +59,24 @@ def take_in(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) 
         if TRAITS[reading.condition].kind is not Kind.NOTICE:
             ledger = _take_in_level(reading, world.now_s, ledger, costs)
     return ledger
+
+
+def _reported(world: Observation) -> tuple[Notice, ...]:
+    """What the sources announce; a maintenance counts from a day before."""
+    told = (notice for report in world.reports for notice in report.notices)
+    return tuple(
+        notice
+        for notice in told
+        if notice.condition is not Condition.MAINTENANCE
+        or notice.deadline_s is None
+        or notice.deadline_s - world.now_s <= MAINTENANCE_AHEAD_S
+    )
+
+
+def _silent_prefixes(world: Observation) -> tuple[str, ...]:
+    """How the keys of those begin whose source is silent: what they announced before still holds."""
+    silent = [report.source for report in world.reports if is_silent(report, world.now_s)]
+    return tuple(f"notice:{sort}{source}:" for source in silent for sort in ("", "walltime:"))
 
 
 def _take_in_job(world: Observation, ledger: Ledger) -> Ledger:
@@ -91,29 +114,21 @@ def _allotted_end(world: Observation, numbers: Numbers, ledger: Ledger, costs: C
     started_s = ledger.run.job_started_s
     return tuple(
         Notice(
-            identity=f"walltime:{source}:{ledger.run.job_identity or format(ledger.run.started_s, '.0f')}",
+            identity=f"walltime:{end.source}:{end.identity}",
             condition=Condition.WALLTIME,
             seen_s=started_s,
-            deadline_s=end_s,
-            source=source,
+            deadline_s=end.end_s,
+            source=end.source,
         )
-        for source, end_s in _ends(world, numbers, ledger)
-        if end_s - world.now_s <= _ahead_s(costs)
+        for end in allotted_ends(world, numbers, ledger)
+        if end.end_s - world.now_s <= _ahead_s(costs)
     )
 
 
 def end_wait_s(world: Observation, numbers: Numbers, ledger: Ledger, costs: Costs) -> float:
     """Seconds until an end of the allotted time comes near enough to matter; infinity when none will."""
-    waits_s = [end_s - _ahead_s(costs) - world.now_s for _, end_s in _ends(world, numbers, ledger)]
+    waits_s = [end.end_s - _ahead_s(costs) - world.now_s for end in allotted_ends(world, numbers, ledger)]
     return min((wait_s for wait_s in waits_s if wait_s > 0), default=inf)
-
-
-def _ends(world: Observation, numbers: Numbers, ledger: Ledger) -> list[tuple[str, float]]:
-    """The ends of the allotted time that are known, with who told them."""
-    ends = [] if world.job.ends_s is None else [("job.json", world.job.ends_s)]
-    if numbers.duration_s is not None:
-        ends.append(("duration", ledger.run.job_started_s + numbers.duration_s))
-    return ends
 
 
 def _ahead_s(costs: Costs) -> float:
@@ -149,6 +164,10 @@ def _withdraw_gone(ledger: Ledger, live_keys: set[str]) -> Ledger:
 
 def _deadline_s(notice: Notice, seen_s: float, numbers: Numbers) -> float | None:
     """A termination is dated by the grace, and capped by one that was given; nothing else is."""
+    if notice.within_s is not None:
+        by_itself_s = seen_s + notice.within_s
+        dated_s = by_itself_s if notice.deadline_s is None else min(notice.deadline_s, by_itself_s)
+        notice = evolve(notice, deadline_s=dated_s)
     if notice.condition is not Condition.TERMINATE:
         return notice.deadline_s
     by_grace_s = seen_s + numbers.grace_s
@@ -217,15 +236,32 @@ def _move_deadline(
     same = deadline_s == known.deadline_s or (
         deadline_s is not None and known.deadline_s is not None and abs(deadline_s - known.deadline_s) < 1.0
     )
-    if known.state is CauseState.SERVED or same:
+    put_off = known.state is CauseState.SERVED and _is_put_off(known, deadline_s)
+    if (known.state is CauseState.SERVED and not put_off) or same:
         return ledger if known.live else change_cause(ledger, known.key, live=True)
     moved = evolve(known, deadline_s=deadline_s, live=True)
+    if put_off:  # the work until the new end is unsaved again
+        return open_cause(ledger, evolve(moved, state=CauseState.WAITING, since_s=world.now_s, asked_count=0))
     if known.state in (CauseState.UNFIT, CauseState.MISSED):
         if deadline_s is not None and deadline_s <= world.now_s:
             return put_cause(ledger, moved)
         moved = evolve(moved, state=CauseState.WAITING, since_s=world.now_s)
     released = known.state is CauseState.ASKED and time_misfit(deadline_s, costs, world.now_s) is not None
     return put_cause(ledger, evolve(moved, released=released))
+
+
+def _is_put_off(served: Cause, deadline_s: float | None) -> bool:
+    """Whether a source has moved the end of what was answered so far away that it needs another write.
+
+    A drop-in file names its announcement once: who wants another write for it gives it another id.
+    """
+    if served.key.startswith(("notice:file:", "notice:id:", "notice:signal:")):
+        return False
+    return (
+        deadline_s is not None
+        and served.deadline_s is not None
+        and deadline_s - served.deadline_s > PUT_OFF_S
+    )
 
 
 def _take_in_ending(ending: Ending | None, ledger: Ledger) -> Ledger:
@@ -302,8 +338,10 @@ def _fall(name: str, edge: Edge, now_s: float, ledger: Ledger) -> Ledger:
     if not edge.latched:
         return ledger
     if edge.off_since_s is None:
-        return _with_edge(ledger, name, evolve(edge, off_since_s=now_s))
-    if now_s - edge.off_since_s < EDGE_OFF_S:
+        edge = evolve(edge, off_since_s=now_s)
+        ledger = _with_edge(ledger, name, edge)
+    # A counter's rise was held for long enough before it is said to be over.
+    if TRAITS[Condition(name)].kind is Kind.EDGE and now_s - (edge.off_since_s or now_s) < EDGE_OFF_S:
         return ledger
     for cause in ledger.causes:
         if cause.key.startswith(f"edge:{name}@") and cause.open:

@@ -8,7 +8,8 @@ from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import being_written, newest_sound
 from ckpt_governor.durations import format_bytes, format_duration
 from ckpt_governor.estimate import Costs
-from ckpt_governor.facts import Copy, CopyStatus, Observation, Reading, Sighting
+from ckpt_governor.facts import AllottedEnd, Copy, CopyStatus, Observation, Reading, Sighting
+from ckpt_governor.hazards import hazards, is_silent, silence_text
 from ckpt_governor.ledger import Cause, CauseState, Ledger
 from ckpt_governor.numbers import Numbers
 from ckpt_governor.placement import reserve_bytes
@@ -61,22 +62,49 @@ def with_moments(
 
 
 def levels(world: Observation, numbers: Numbers, ledger: Ledger, cost: Costs) -> tuple[Reading, ...]:
-    """The readings of edge and counter conditions: those of the sources, and those that follow from other facts."""
+    """One reading for each edge or counter condition of which anything is known: sources and other facts together."""
     derived = (_space(world, numbers, ledger, cost), _flap(world, ledger))
-    read = {reading.condition for reading in derived}
-    return (*derived, *(reading for reading in world.readings if reading.condition not in read))
+    own = {reading.condition for reading in derived}
+    told: dict[Condition, list[Reading]] = {}
+    for reading in (*world.readings, *hazards(world, ledger, cost)):
+        if reading.condition not in own:
+            told.setdefault(reading.condition, []).append(reading)
+    return (*derived, *(_together(readings) for readings in told.values()))
+
+
+def _together(readings: list[Reading]) -> Reading:
+    """What several sources say of one condition: any 1 is 1, else any 0 is 0, else unknown with all reasons."""
+    for value in (True, False):
+        same = [reading for reading in readings if reading.value is value]
+        if same:
+            sources = ", ".join(dict.fromkeys(reading.source for reading in same))
+            return evolve(same[0], source=sources)
+    whys = "; ".join(dict.fromkeys(reading.why for reading in readings))
+    sources = ", ".join(dict.fromkeys(reading.source for reading in readings))
+    return evolve(readings[0], why=whys, source=sources)
 
 
 def conditions(world: Observation, numbers: Numbers, ledger: Ledger, cost: Costs) -> tuple[Reading, ...]:
     """All 14, in order: 1, 0 or unknown, with why and where it was read."""
-    known = {reading.condition: reading for reading in levels(world, numbers, ledger, cost)}
+    known = {
+        reading.condition: _held(reading, world, ledger) for reading in levels(world, numbers, ledger, cost)
+    }
     return tuple(_value(condition, known.get(condition), world, numbers, ledger) for condition in Condition)
+
+
+def _held(reading: Reading, world: Observation, ledger: Ledger) -> Reading:
+    """A level that fell is 1 until it was off for long enough: a value that swings is one edge."""
+    edge = ledger.edges.get(reading.condition.value)
+    if reading.value is not False or edge is None or not edge.latched or edge.off_since_s is None:
+        return reading
+    off = format_duration(max(0.0, world.now_s - edge.off_since_s))
+    return evolve(reading, value=True, why=f"off for {off} only: {reading.why}")
 
 
 def _value(
     condition: Condition, reading: Reading | None, world: Observation, numbers: Numbers, ledger: Ledger
 ) -> Reading:
-    announced = _announced(condition, ledger)
+    announced = _announced(condition, world, numbers, ledger)
     if announced is not None:
         return Reading(
             condition=condition,
@@ -94,12 +122,18 @@ def _value(
     return _unannounced(condition, world, numbers, ledger)
 
 
-def _announced(condition: Condition, ledger: Ledger) -> Cause | None:
-    """The live announcement of this condition; a request counts only while it is open."""
+def _announced(condition: Condition, world: Observation, numbers: Numbers, ledger: Ledger) -> Cause | None:
+    """The live announcement of this condition; a request counts only while it is open.
+
+    One that was answered and whose end passed long ago did not come true: some platforms leave it standing.
+    """
     for cause in reversed(ledger.causes):
         if not cause.key.startswith("notice:") or cause.reason != condition.value or not cause.live:
             continue
         if cause.state in (CauseState.WITHDRAWN, CauseState.MISSED):
+            continue
+        outlived_s = 2.0 * numbers.grace_s
+        if not cause.open and cause.deadline_s is not None and world.now_s > cause.deadline_s + outlived_s:
             continue
         if condition is not Condition.REQUEST or cause.open:
             return cause
@@ -107,10 +141,12 @@ def _announced(condition: Condition, ledger: Ledger) -> Cause | None:
 
 
 def _source(cause: Cause, world: Observation) -> str:
-    for notice in world.notices:
+    told = (*world.notices, *(notice for report in world.reports for notice in report.notices))
+    for notice in told:
         if cause.key == f"notice:{notice.identity}":
             return notice.source
-    return "job.json" if cause.key.startswith("notice:walltime:job.json") else "duration"
+    words = cause.key.split(":")
+    return words[2] if words[1] == "walltime" and len(words) > 2 else words[1]
 
 
 def _unannounced(condition: Condition, world: Observation, numbers: Numbers, ledger: Ledger) -> Reading:
@@ -118,20 +154,42 @@ def _unannounced(condition: Condition, world: Observation, numbers: Numbers, led
         return _reading(condition, False, "nobody asks for a write", "glue", world)
     if condition is Condition.TERMINATE:
         return _reading(condition, False, "no hook and no signal announced an end", "glue, signal", world)
-    if condition is Condition.WALLTIME and (numbers.duration_s is not None or world.job.ends_s is not None):
-        source = "duration" if numbers.duration_s is not None else "job.json"
-        if _allotted_end_s(world, numbers, ledger) <= world.now_s:
-            return _reading(condition, True, "the allotted time is over", source, world)
-        return _reading(condition, False, "the allotted time does not end soon", source, world)
-    return _reading(condition, None, NO_SOURCE, "none", world)
+    ends = allotted_ends(world, numbers, ledger) if condition is Condition.WALLTIME else ()
+    if ends:
+        first = min(ends, key=lambda end: end.end_s)
+        over = first.end_s <= world.now_s
+        why = "the allotted time is over" if over else "the allotted time does not end soon"
+        return _reading(condition, over, why, first.source, world)
+    return _covered(condition, world)
 
 
-def _allotted_end_s(world: Observation, numbers: Numbers, ledger: Ledger) -> float:
-    """The earlier of the ends that are known; one is."""
-    ends = [] if world.job.ends_s is None else [world.job.ends_s]
+def _covered(condition: Condition, world: Observation) -> Reading:
+    """0 only where a source that was identified was read and announces nothing; else unknown, with every reason."""
+    told = []
+    for report in world.reports:
+        if is_silent(report, world.now_s):
+            if condition in report.covers:
+                why = silence_text(report, world.now_s)
+                told.append(
+                    Reading(
+                        condition=condition, value=None, why=why, source=report.source, read_s=report.read_s
+                    )
+                )
+        else:
+            told += [one for one in report.readings if one.condition is condition]
+    return _together(told) if told else _reading(condition, None, NO_SOURCE, "none", world)
+
+
+def allotted_ends(world: Observation, numbers: Numbers, ledger: Ledger) -> tuple[AllottedEnd, ...]:
+    """The ends of the allotted time that are known, with who told them."""
+    run = ledger.run.job_identity or format(ledger.run.started_s, ".0f")
+    ends = []
+    if world.job.ends_s is not None:
+        ends.append(AllottedEnd(identity=run, source="job.json", end_s=world.job.ends_s))
     if numbers.duration_s is not None:
-        ends.append(ledger.run.job_started_s + numbers.duration_s)
-    return min(ends)
+        end_s = ledger.run.job_started_s + numbers.duration_s
+        ends.append(AllottedEnd(identity=run, source="duration", end_s=end_s))
+    return (*ends, *(end for report in world.reports for end in report.ends))
 
 
 def _reading(condition: Condition, value: bool | None, why: str, source: str, world: Observation) -> Reading:
@@ -155,11 +213,14 @@ def _space(world: Observation, numbers: Numbers, ledger: Ledger, cost: Costs) ->
 def _flap(world: Observation, ledger: Ledger) -> Reading:
     """1 after three starts of the job in six hours."""
     recent = [start_s for start_s in ledger.starts_s if world.now_s - start_s <= FLAP_WITHIN_S]
-    restarts = world.job.restarts
+    restarts, source = world.job.restarts, "job.json"
+    for report in world.reports:
+        if report.restarts is not None and report.restarts > (restarts or 0):
+            restarts, source = report.restarts, report.source
     if not ledger.starts_s and restarts is None:
         return _reading(Condition.FLAP, None, "nothing tells of the job's starts", "none", world)
     if restarts is not None and restarts + 1 >= FLAP_STARTS:
-        return _reading(Condition.FLAP, True, f"{restarts} restarts", "job.json", world)
+        return _reading(Condition.FLAP, True, f"{restarts} restarts", source, world)
     within = format_duration(FLAP_WITHIN_S)
     flaps = len(recent) >= FLAP_STARTS
     return _reading(Condition.FLAP, flaps, f"{len(recent)} starts in {within}", "ledger", world)

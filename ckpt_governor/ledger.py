@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from attrs import Factory, evolve, frozen
 
 from ckpt_governor.facts import Copy, CopyStatus, Whole
+from ckpt_governor.signs_memory import Memories, moved
 
 SAMPLES_MAX = 32
 CAUSES_MAX = 256
@@ -220,6 +221,8 @@ class Ledger:
     last_asked_s: float | None = None
     """When the last request was issued."""
     edges: dict[str, Edge] = Factory(dict)
+    signs: Memories = Factory(Memories)
+    """What is remembered of the host's signs."""
     starts_s: tuple[float, ...] = ()
     """Starts of the job, for risk.flap and for mu."""
     deaths: int = 0
@@ -269,6 +272,7 @@ def shifted(ledger: Ledger, shift_s: float) -> Ledger:
             name: _moved(edge, shift_s, "since_s", "written_s", "off_since_s")
             for name, edge in ledger.edges.items()
         },
+        signs=moved(ledger.signs, shift_s),
         starts_s=tuple(start_s + shift_s for start_s in ledger.starts_s),
         last=None if ledger.last is None else _moved(ledger.last, shift_s, "at_s"),
     )

@@ -35,6 +35,7 @@ from ckpt_governor.receipt import Receipt, receipt
 from ckpt_governor.records import FILE_BYTES_MAX, RecordError, parse_object
 from ckpt_governor.rules import window_s
 from ckpt_governor.settings import POLL_BUSY_S, Settings
+from ckpt_governor.signs_memory import Memories
 
 REQUEST_ID_MAX = 2**53 - 2**30
 """A damaged file must not push the ids to where JSON readers lose their last digits."""
@@ -175,7 +176,8 @@ class Unit:
             for cause in ledger.causes
             if cause.key.startswith("notice:")
         )
-        return evolve(ledger, run=fresh, causes=kept, request=None)
+        signs = ledger.signs if run.token == token else Memories()  # another host has other counters
+        return evolve(ledger, run=fresh, causes=kept, request=None, signs=signs)
 
     # ---- go on --------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ckpt_governor.facts import FailedWrite, Job, Moment
 from ckpt_governor.observe.clock import DeadlineClock
 from ckpt_governor.records import JobRecord
+from ckpt_governor.signs import Memory
 
 
 class JobEye:
@@ -39,6 +40,7 @@ class JobEye:
             ends_s=ends_s,
             restarts=record.restarts,
             failed=failed,
+            memory=_memory(record),
             identity=f"{record.pid}:{record.started_at}" if told else "",
         )
 
@@ -60,6 +62,13 @@ class JobEye:
         if self._created_s is None:
             return None
         return created_s == self._created_s
+
+
+def _memory(record: JobRecord) -> Memory | None:
+    """Its memory, where it tells both how much it uses and how much it may."""
+    if record.memory_current is None or not record.memory_max:
+        return None
+    return Memory(used_bytes=record.memory_current, limit_bytes=record.memory_max, source="job.json")
 
 
 def _created_s(pid: int) -> float | None:

@@ -10,7 +10,7 @@ from ckpt_governor.conditions import Condition
 from ckpt_governor.copies import LEFTOVER
 from ckpt_governor.estimate import costs
 from ckpt_governor.facts import CopyStatus, Job, Reading, Trouble, Volume
-from ckpt_governor.judge import conditions, copies_that_matter
+from ckpt_governor.judge import conditions, copies_that_matter, levels
 from ckpt_governor.ledger import Edge
 from ckpt_governor.numbers import Numbers
 
@@ -144,7 +144,12 @@ def test_an_end_that_has_passed_is_not_said_to_be_far():
 def test_space_is_low_below_two_and_a_half_copies(copies_free, latched, low):
     edges = {"risk.space": Edge(since_s=T0 - 50, written_s=T0 - 50)} if latched else {}
     volume = Volume(free_bytes=int(copies_free * 14 * GB) + GIB, total_bytes=2000 * GB)
-    told = value(Condition.SPACE, evolve(knowing(), edges=edges), volume=volume)
+    desk = Desk(evolve(knowing(), edges=edges), volume=volume)
+    world = desk.world(1)
+    cost = costs(world, desk.numbers, desk.ledger)
+    told = next(
+        one for one in levels(world, desk.numbers, desk.ledger, cost) if one.condition is Condition.SPACE
+    )
     assert (told.value, told.source) == (low, "statvfs")
     assert "14.0 GB" in told.why
 
