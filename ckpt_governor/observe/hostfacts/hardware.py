@@ -55,7 +55,9 @@ class HardwareSource:
             ):
                 with suppress(OSError, Damage):
                     value = self._root.number(f"{_EDAC}/{controller}/{kind}_count")
-                    found.append(_count(f"edac.{controller}.{kind}", value, f"{text} ({controller})", per_hour_max))
+                    found.append(
+                        _count(f"edac.{controller}.{kind}", value, f"{text} ({controller})", per_hour_max)
+                    )
         return found
 
     def _machine_checks(self) -> list[Count]:
@@ -90,7 +92,9 @@ class HardwareSource:
                 text = self._root.text(f"/sys/block/{disk}/device/ioerr_cnt").strip()
                 removable = self._root.number(f"/sys/block/{disk}/removable") if _HEX.fullmatch(text) else 1
                 if removable == 0:
-                    found.append(_count(f"disk.{disk}.ioerr", int(text, 16), f"failed commands of disk {disk}"))
+                    found.append(
+                        _count(f"disk.{disk}.ioerr", int(text, 16), f"failed commands of disk {disk}")
+                    )
         return found
 
     def _links(self) -> list[Count]:
@@ -105,6 +109,4 @@ class HardwareSource:
 
 
 def _count(name: str, value: int, text: str, per_hour_max: float = 0.0) -> Count:
-    return Count(
-        name=name, condition=Condition.HARDWARE, value=value, per_hour_max=per_hour_max, text=text
-    )
+    return Count(name=name, condition=Condition.HARDWARE, value=value, per_hour_max=per_hour_max, text=text)

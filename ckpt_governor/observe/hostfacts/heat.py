@@ -77,7 +77,7 @@ class HeatSource:
     def _degrees(self, name: str) -> float:
         text = self._root.text(name).strip()
         if not _MILLIDEGREES.fullmatch(text):
-            raise Damage(f"{name}: millidegrees are wanted, this is {ascii(text[:32])}")
+            raise Damage(f"{name}: millidegrees are wanted, this is {text[:32]!a}")
         return int(text) / 1000.0
 
     def _word(self, name: str, otherwise: str) -> str:

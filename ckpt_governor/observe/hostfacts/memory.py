@@ -35,9 +35,7 @@ class _Files:
     """The word in memory.stat of what can be dropped at once; in v1 the one that counts the groups below, too."""
 
 
-_V2 = _Files(
-    mount="/sys/fs/cgroup", used="memory.current", limit="memory.max", inactive="inactive_file"
-)
+_V2 = _Files(mount="/sys/fs/cgroup", used="memory.current", limit="memory.max", inactive="inactive_file")
 _V1 = _Files(
     mount="/sys/fs/cgroup/memory",
     used="memory.usage_in_bytes",
@@ -103,7 +101,9 @@ class MemorySource:
             return []  # the group lies outside of what is mounted here: the root that is seen is another's
         own = posixpath.join(files.mount, path.lstrip("/")).rstrip("/")
         if not self._has(files, own):
-            own = files.mount  # in a container the mount may begin at the own group, whatever its path is called
+            own = (
+                files.mount
+            )  # in a container the mount may begin at the own group, whatever its path is called
         folders = [own]
         while folders[-1] != files.mount and len(folders) < LEVELS_MAX:
             folders.append(posixpath.dirname(folders[-1]))

@@ -60,7 +60,7 @@ class SysRoot:
 def whole_number(text: str, name: str) -> int:
     """The number that a text is. Raises Damage, which names the file."""
     if not _NUMBER.fullmatch(text.strip()):
-        raise Damage(f"{name}: a whole number is wanted, this is {ascii(text.strip()[:32])}")
+        raise Damage(f"{name}: a whole number is wanted, this is {text.strip()[:32]!a}")
     return int(text)
 
 
