@@ -38,6 +38,7 @@ class Canary:
         self._folder, self._clock = folder, clock
         # Process numbers are the same in many containers, so something that is not is added.
         self._name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        self._left: set[str] = set()  # what could not be taken away when the volume failed
 
     def write(self) -> float:
         """Seconds that create, write, fsync, rename, read and unlink took. Raises OSError.
@@ -56,6 +57,10 @@ class Canary:
 
     def _write_in(self, folder: int) -> float:
         renamed = self._name + "-renamed"
+        for name in sorted(self._left):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            self._left.discard(name)
         began_s = self._clock()
         handle = os.open(self._name, _CREATE, 0o600, dir_fd=folder)
         standing = self._name
@@ -75,8 +80,10 @@ class Canary:
             took_s = self._clock() - began_s
         finally:
             if standing:
+                self._left.add(standing)
                 with suppress(OSError):  # the error that led here is the one to tell
                     os.unlink(standing, dir_fd=folder)
+                    self._left.discard(standing)
         _sweep(folder, written_s)
         return max(0.0, took_s)
 

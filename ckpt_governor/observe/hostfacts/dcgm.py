@@ -24,6 +24,7 @@ DEVICES_MAX = 256
 XID = "DCGM_FI_DEV_XID_ERRORS"
 REMAP = "DCGM_FI_DEV_ROW_REMAP_PENDING"
 CORRECTED = "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL"
+FIELDS = (XID, REMAP, CORRECTED)
 _NAMES = {
     XID: XID,
     "DCGM_FI_DEV_XID_ERROR": XID,  # so called since exporter 4.9
@@ -32,8 +33,9 @@ _NAMES = {
 }
 _VALUE_MAX = 2.0**53
 """DCGM writes numbers near the largest of 64 bits where it has none."""
+_ROW_LENGTH_MAX = 16 * 1024
 _ROW = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}[ \t]+(\S+)(?:[ \t]+\S+)?", re.ASCII)
-_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', re.ASCII)
+_LABEL = re.compile(r'([A-Za-z_]\w{0,63})="((?:[^"\\]|\\.)*)"', re.ASCII)
 
 
 @frozen(kw_only=True)
@@ -51,7 +53,9 @@ class Sample:
 def samples(page: str) -> Iterator[Sample]:
     """The values that count on a page in the text format of Prometheus; rows that say nothing are left out. Pure."""
     for line in page.splitlines():
-        row = _ROW.fullmatch(line.strip()) if line.lstrip().startswith(tuple(_NAMES)) else None
+        if len(line) > _ROW_LENGTH_MAX or not line.startswith(tuple(_NAMES)):
+            continue
+        row = _ROW.fullmatch(line.rstrip())
         if row is None or row[1] not in _NAMES:
             continue
         labels = dict(_LABEL.findall(row[2]))
@@ -84,6 +88,7 @@ class DcgmSource:
         self._fetch = fetch
         self._last: dict[str, int] = {}
         self._xids: dict[str, tuple[int, int | None]] = {}
+        self._known: set[str] = set()
 
     def read(self, moment: Moment) -> Report:
         """The counts of all devices; failed when the page cannot be had or names none of the fields."""
@@ -97,17 +102,27 @@ class DcgmSource:
             )
         if len(page) > PAGE_BYTES_MAX:
             return failure(self, moment, f"the exporter's page is longer than {PAGE_BYTES_MAX} bytes")
-        counts: dict[str, Count] = {}
+        found: dict[tuple[str, str], Sample] = {}
         for sample in samples(page.decode("utf-8", "replace")):
-            count = self._count(sample)
-            counts.setdefault(count.name, count)
-            if len(counts) > 3 * DEVICES_MAX:
+            found.setdefault(
+                (sample.name, sample.device), sample
+            )  # a shared device has a row for each sharer
+            if len(found) > len(FIELDS) * DEVICES_MAX:
                 return failure(self, moment, f"the exporter's page names more than {DEVICES_MAX} devices")
-        if not counts:
-            return failure(
-                self, moment, f"the page has none of {XID}, {REMAP} and {CORRECTED}: is it a DCGM exporter's?"
-            )
-        return evolve(success(self, moment), counts=tuple(counts.values()))
+        if not found:
+            why = f"the page has none of {', '.join(FIELDS)}: is it a DCGM exporter's?"
+            return failure(self, moment, why)
+        counts = tuple(self._count(sample) for sample in found.values())
+        self._remember({sample.device for sample in found.values()})
+        return evolve(success(self, moment), counts=counts)
+
+    def _remember(self, devices: set[str]) -> None:
+        """Bounded, whatever names the pages bring."""
+        self._known |= devices
+        if len(self._known) > 4 * DEVICES_MAX:
+            self._known = devices
+            self._last.clear()
+            self._xids.clear()
 
     def _count(self, sample: Sample) -> Count:
         identity = f"dcgm.{sample.device}"
@@ -121,7 +136,9 @@ class DcgmSource:
 
     def _xid(self, identity: str, sample: Sample) -> Count:
         seen, latest = self._xids.get(identity, (0, None))
-        if self._last.get(identity, sample.value) != sample.value and sample.value in PRECURSORS:
+        # A device that was known without this row has had no Xid until now.
+        before = self._last.get(identity, 0 if sample.device in self._known else sample.value)
+        if before != sample.value and sample.value in PRECURSORS:
             seen, latest = seen + 1, sample.value
         self._last[identity] = sample.value
         self._xids[identity] = (seen, latest)

@@ -34,6 +34,10 @@ class _Sign:
     changed_s: float
 
 
+class _TooMany(Exception):
+    """More entries than are followed."""
+
+
 class RanksSource:
     """The folder ``glue/ranks`` with one file for each rank, named by its number."""
 
@@ -52,13 +56,13 @@ class RanksSource:
         ignored: list[str] = []
         try:
             found = self._files(ignored)
+        except _TooMany:
+            why = f"glue/ranks holds more than {RANKS_MAX} files; let fewer ranks touch one"
+            return failure(self, moment, why)
         except FileNotFoundError:
             return failure(self, moment, "no rank gives signs of life (there is no glue/ranks)")
         except OSError as error:
             return failure(self, moment, f"glue/ranks cannot be read: {words_of(error)}")
-        if len(found) > RANKS_MAX:
-            why = f"glue/ranks holds more than {RANKS_MAX} files; let fewer ranks touch one"
-            return failure(self, moment, why)
         self._signs = {name: self._sign(name, file, moment) for name, file in found.items()}
         if not found:
             why = f"no rank gives signs of life (glue/ranks holds only {ignored[0]})" if ignored else ""
@@ -66,15 +70,17 @@ class RanksSource:
         return evolve(success(self, moment), parts=self._parts(moment))
 
     def _files(self, ignored: list[str]) -> dict[str, os.stat_result]:
-        """The regular files that are named as ranks are, at most one more than are followed. Raises OSError."""
+        """The regular files that are named as ranks are. Raises OSError or _TooMany."""
         found: dict[str, os.stat_result] = {}
         handle = os.open(self._folder, _FOLDER)
         try:
             with os.scandir(handle) as entries:
-                for entry in entries:
+                for number, entry in enumerate(entries):
+                    if number >= RANKS_MAX:
+                        raise _TooMany
                     if not _RANK.fullmatch(entry.name):
                         if not ignored:
-                            ignored.append(f"{ascii(entry.name[:32])}, which is no rank's number")
+                            ignored.append(f"{entry.name[:32]!a}, which is no rank's number")
                         continue
                     try:
                         file = entry.stat(follow_symlinks=False)
@@ -84,8 +90,6 @@ class RanksSource:
                         found[entry.name] = file
                     elif not ignored:
                         ignored.append(f"{entry.name}, {kind_of(file.st_mode)} and no regular file")
-                    if len(found) > RANKS_MAX:
-                        break
         finally:
             os.close(handle)
         return found

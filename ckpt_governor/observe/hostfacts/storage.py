@@ -72,14 +72,14 @@ class StorageSource:
             if read_only or not self._is_on_the_volume():
                 return evolve(success(self, moment), storage=Storage(read_only=read_only))
         except OSError as error:
-            return self._told(moment, error, None)
+            return self._told(moment, error, None, "the checkpoint directory cannot be looked at")
         try:
             canary_s = self._canary.write()
         except OSError as error:
-            return self._told(moment, error, read_only)
+            return self._told(moment, error, read_only, "no canary can be written to the control directory")
         return evolve(success(self, moment), storage=Storage(read_only=read_only, canary_s=canary_s))
 
-    def _told(self, moment: Moment, error: OSError, read_only: bool | None) -> Report:
+    def _told(self, moment: Moment, error: OSError, read_only: bool | None, what: str) -> Report:
         """What an error says of the volume: that it fails, nothing, or that it may not be asked."""
         if error.errno in SPACE_ERRNOS:
             return evolve(success(self, moment), storage=Storage(read_only=read_only))
@@ -87,11 +87,8 @@ class StorageSource:
             read_only = True if error.errno == errno.EROFS else read_only
             storage = Storage(read_only=read_only, error=words_of(error))
             return evolve(success(self, moment), storage=storage)
-        if error.errno in DENIED_ERRNOS:
-            why = f"no canary may be written: {words_of(error)}; this user needs write access to the control directory"
-        else:
-            why = f"no canary can be written: {words_of(error)}"
-        return failure(self, moment, why)
+        right = "; give this user access, or switch this source off" if error.errno in DENIED_ERRNOS else ""
+        return failure(self, moment, f"{what}: {words_of(error)}{right}")
 
     def _is_on_the_volume(self) -> bool:
         """Whether a canary would lie on the checkpoints' volume. Raises OSError of the volume."""
