@@ -113,9 +113,10 @@ PACKAGES: dict[str, Callable[[str], bool]] = {
     "psutil": lambda module: module not in PURE,
     "rich": lambda module: module.startswith("cli."),
     "matplotlib": lambda module: module.startswith("cli."),
+    "pynvml": lambda module: module == "observe.hostfacts.nvidia",
     "ckpt_reader": lambda module: module == "demo_job",
 }
-OPTIONAL = {"rich", "matplotlib"}
+OPTIONAL = {"rich", "matplotlib", "pynvml"}
 
 
 def module_name(path: Path) -> str:
